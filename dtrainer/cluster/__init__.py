@@ -1,0 +1,1 @@
+"""Where Dask workers come from, and the supervised actors on them."""

@@ -1,0 +1,1 @@
+"""Configuration: trainer keys, experiment files, overrides, schema."""

@@ -1,0 +1,1 @@
+"""Networks, preprocessors, action distributions, exploration."""

@@ -1,0 +1,1 @@
+"""The acting side: observations in, actions out."""

@@ -1,0 +1,1 @@
+"""Stepping environments with policies: worker, sampler, filters, journal, worker set."""

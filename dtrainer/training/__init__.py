@@ -1,0 +1,1 @@
+"""Trainer, learners, evaluation, metrics, checkpoints, stopping."""

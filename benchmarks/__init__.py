@@ -1,0 +1,1 @@
+"""What dtrainer measures itself against: each module is a command that prints a table."""

@@ -59,10 +59,18 @@ class Program:
         environ = {**os.environ, "PYTHONWARNINGS": "ignore"}
         try:
             done = subprocess.run(
-                command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=timeout
+                command,
+                cwd=ROOT,
+                env=environ,
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
             )
-        except subprocess.TimeoutExpired:
-            raise SystemExit(f"{self.label} did not end within {timeout:g} s: {' '.join(command)}")
+        except subprocess.TimeoutExpired as error:
+            raise SystemExit(
+                f"{self.label} did not end within {timeout:g} s: {' '.join(command)}"
+            ) from error
         lines = done.stdout.strip().splitlines()
         if done.returncode != 0 or not lines:
             tail = "\n".join(done.stderr.strip().splitlines()[-25:])

@@ -10,9 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from dtrainer import __version__
-
 from benchmarks.measure import report
+from dtrainer import __version__
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "cartpole-ppo.yaml"
 POLL_S = 0.01

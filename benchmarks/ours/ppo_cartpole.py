@@ -1,15 +1,14 @@
-"""dtrainer: seconds until PPO solves CartPole-v1, with the settings of examples/cartpole-ppo.yaml."""
+"""dtrainer: seconds until PPO solves CartPole-v1 as examples/cartpole-ppo.yaml sets it."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
 
+from benchmarks.measure import SOLVED_EPISODES, SOLVED_RETURN, learning_arguments, report
 from dtrainer import __version__
 from dtrainer.algorithms.ppo import PPO, PPOConfig
 from dtrainer.config import load_experiments
-
-from benchmarks.measure import SOLVED_EPISODES, SOLVED_RETURN, learning_arguments, report
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "cartpole-ppo.yaml"
 TUNED_STEPS = 100_000

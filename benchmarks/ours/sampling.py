@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dtrainer import __version__
-from dtrainer.algorithms.ppo import PPO
-
 from benchmarks.measure import (
     HIDDEN_LAYERS,
     STEPS_PER_ENV,
@@ -12,6 +9,8 @@ from benchmarks.measure import (
     report,
     sampling_arguments,
 )
+from dtrainer import __version__
+from dtrainer.algorithms.ppo import PPO
 
 WORKERS = 2
 

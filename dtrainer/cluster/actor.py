@@ -52,7 +52,8 @@ class ActorHost:
         self._generation = generation
         self._target: Any = None
         self._is_built = False
-        self._stashed: dict[str, tuple[int, int, Packed]] = {}
+        self._stashed: dict[str, tuple[int, Packed]] = {}
+        self._newest: dict[str, int] = {}
         self._seen: deque[int] = deque(maxlen=REMEMBERED_CALLS)
         self._doing: tuple[str, float] | None = None
         os.environ.update(environ)
@@ -60,12 +61,13 @@ class ActorHost:
 
     async def hello(self) -> dict[str, Any]:
         """Say where this actor lives and on which versions; runs on the worker's event loop."""
-        import distributed
-        import numpy as np
+        from importlib.metadata import version
+
+        from distributed import get_worker
 
         import dtrainer
 
-        worker = distributed.get_worker()
+        worker = get_worker()
         return {
             "slot": self._slot,
             "generation": self._generation,
@@ -74,8 +76,8 @@ class ActorHost:
             "actors": len(worker.state.actors),
             "python": platform.python_version(),
             "dtrainer": dtrainer.__version__,
-            "distributed": distributed.__version__,
-            "numpy": np.__version__,
+            "distributed": version("distributed"),
+            "numpy": version("numpy"),
         }
 
     async def ping(self) -> tuple[str, float] | None:
@@ -89,22 +91,28 @@ class ActorHost:
         doing = self._doing
         return None if doing is None else (doing[0], time.monotonic() - doing[1])
 
-    async def stash(self, order: int, name: str, version: int, packed: Packed) -> bool:
+    async def stash(self, packed: Packed, order: int, name: str, version: int) -> bool:
         """Keep a payload until the next call; of one name, the newest wins.
 
         Runs on the event loop while a method may be running, so it only keeps.
 
         Parameters
         ----------
+        packed, name, version
+            Given to `target.receive(name, version, payload)` before the next call.
         order
             Rises with every stash of the pool: a late one does not replace a newer one.
-        name, version, packed
-            Given to `target.receive(name, version, payload)` before the next call.
+
+        Returns
+        -------
+        bool
+            Whether it was kept.
         """
-        held = self._stashed.get(name)
-        if held is None or held[0] < order:
-            self._stashed[name] = (order, version, packed)
-        return True
+        is_newest = order > self._newest.get(name, -1)
+        if is_newest:
+            self._newest[name] = order
+            self._stashed[name] = (version, packed)
+        return is_newest
 
     def call(self, packed: Packed) -> Packed:
         """Run one method of the target.
@@ -128,7 +136,8 @@ class ActorHost:
                 raise RuntimeError(f"call {sequence} was delivered twice; it ran once")
             self._seen.append(sequence)
             self._doing = (method, time.monotonic())
-            value = self._close() if kind == CLOSE else self._run(method, args, kwargs)
+            run = self._close if kind == CLOSE else self._run
+            value = run(method, *args, **kwargs)
             return pack((sequence, time.perf_counter() - start, None, value))
         except BaseException as error:
             # SystemExit and KeyboardInterrupt too: Dask would end the worker, or never answer.
@@ -137,20 +146,20 @@ class ActorHost:
         finally:
             self._doing = None
 
-    def _run(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run(self, method: str, /, *args: Any, **kwargs: Any) -> Any:
         if not self._is_built:
             build: Callable[[int], Any] = unpack(Packed([self._build]))
             self._target = build(self._slot)
             self._is_built = True
         while self._stashed:
-            name, (_, version, packed) = self._stashed.popitem()
+            name, (version, packed) = self._stashed.popitem()
             self._target.receive(name, version, unpack(packed))
         return getattr(self._target, method)(*args, **kwargs)
 
-    def _close(self) -> None:
+    def _close(self, method: str, /) -> None:
         """Close the target, if it was built and can be closed."""
         target, self._target, self._is_built = self._target, None, False
-        close = getattr(target, "close", None)
+        close = getattr(target, method, None)
         if close is not None:
             close()
 

@@ -21,6 +21,7 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,7 @@ def main(control_fd: int, parent: int) -> None:
         Process id of the driver.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver to handle
-    control = socket.socket(fileno=control_fd)
-    server = ForkServer(control, parent)
+    server = ForkServer(socket.socket(fileno=control_fd), parent)
     try:
         server.serve()
     finally:
@@ -66,12 +66,19 @@ class ForkServer:
         self.names: dict[int, str] = {}
         self.settings: dict[str, Any] = {}
         self.own_pid = os.getpid()
+        self.child_ended, waker = socket.socketpair()
+        waker.setblocking(False)
+        self._waker = waker
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
 
     def serve(self) -> None:
         """Answer requests until the driver is gone."""
         while os.getppid() == self.parent:
-            readable, _, _ = select.select([self.control], [], [], POLL_S)
-            if readable:
+            readable, _, _ = select.select([self.control, self.child_ended], [], [], POLL_S)
+            if self.child_ended in readable:
+                self.child_ended.recv(1 << 12)
+            if self.control in readable:
                 chunk = self.control.recv(1 << 16)
                 if not chunk:
                     return
@@ -97,12 +104,31 @@ class ForkServer:
         """Start one worker process."""
         order = {**self.settings, **request}
         try:
-            pid = _fork(order, self.control) if _may_fork() else _execute(order)
+            pid = self._fork(order) if _may_fork() else _execute(order)
         except OSError as error:
             self.tell(event="failed", name=request["name"], text=str(error))
             return
         self.names[pid] = request["name"]
         self.tell(event="started", name=request["name"], pid=pid)
+
+    def _fork(self, order: dict[str, Any]) -> int:
+        """Fork a worker; returns its process id. Never returns in the child."""
+        pid = os.fork()
+        if pid:
+            return pid
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for inherited in (self.control, self.child_ended, self._waker):
+                inherited.close()
+            run_worker(order, self.own_pid)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
 
     def report_exits(self) -> None:
         """Tell the driver which workers have ended since the last look, and how."""
@@ -178,27 +204,6 @@ def _may_fork() -> bool:
         return False
 
 
-def _fork(order: dict[str, Any], control: socket.socket) -> int:
-    """Fork a worker; returns its process id. Never returns in the child."""
-    server = os.getpid()
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        control.close()
-        run_worker(order, server)
-        code = 0
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
 def _execute(order: dict[str, Any]) -> int:
     """Start a worker from scratch where forking is not safe; returns its process id."""
     program = (
@@ -232,6 +237,7 @@ def run_worker(order: dict[str, Any], server: int) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _die_with_parent(server)
     faulthandler.enable()
     _reseed()

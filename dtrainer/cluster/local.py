@@ -131,7 +131,7 @@ class LocalCluster(Cluster):
         self._scheduler = self._on_loop(self._start_scheduler(), self._spec.connect_timeout_s)
         for _ in range(workers):
             self.add_worker()
-        self.client = Client(
+        self.client = Client(  # type: ignore[no-untyped-call]
             self._scheduler.address,
             loop=self._runner.loop,
             direct_to_workers=True,
@@ -147,12 +147,13 @@ class LocalCluster(Cluster):
         if dashboard is not None and dashboard.startswith(":"):
             dashboard = f"{LOOPBACK}{dashboard}"
         try:
-            return await Scheduler(
+            scheduler: Scheduler = await Scheduler(
                 host=LOOPBACK,
                 port=self._spec.scheduler_port,
                 dashboard=dashboard is not None,
                 dashboard_address=dashboard or f"{LOOPBACK}:0",
             )
+            return scheduler
         except (OSError, RuntimeError) as error:
             raise _port_error(error, self._spec.scheduler_port) from error
 

@@ -83,9 +83,7 @@ class Outcome:
         if self.kind == "ok":
             return f"actor {self.slot}: {self.method} returned after {self.seconds:.3g} s"
         if self.kind == "raised":
-            return (
-                f"actor {self.slot}: {self.method} raised {self.error_type}: {self.error_text}"
-            )
+            return f"actor {self.slot}: {self.method} raised {self.error_type}: {self.error_text}"
         return self.error_text
 
 

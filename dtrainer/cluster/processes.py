@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -19,14 +20,11 @@ from typing import Any
 from dtrainer.config.errors import ClusterError
 
 ONE_THREAD = {
-    name: "1"
-    for name in (
-        "OMP_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
-        "NUMEXPR_NUM_THREADS",
-        "VECLIB_MAXIMUM_THREADS",
-    )
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
 }
 """Environment of the workers: one process an actor, one thread a process."""
 
@@ -167,10 +165,8 @@ class WorkerProcesses:
         if self._closed:
             return
         self._closed = True
-        try:
+        with contextlib.suppress(OSError):  # the server is gone already
             self._control.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # the server is gone already
         try:
             self._server.wait(timeout)
         except subprocess.TimeoutExpired:

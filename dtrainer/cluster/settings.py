@@ -54,7 +54,7 @@ class DaskSettings:
 
     def restore(self) -> None:
         """Put back what the user had."""
-        self._config.__exit__(None, None, None)
+        self._config.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         for name, level in self._levels.items():
             logging.getLogger(name).setLevel(level)
 
@@ -66,7 +66,7 @@ def quiet_shutdown() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
+        logger.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:

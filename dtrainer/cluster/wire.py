@@ -10,7 +10,8 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from distributed.protocol import dask_deserialize, dask_serialize
+import cloudpickle  # type: ignore[import-untyped]
+from distributed.protocol.serialize import dask_deserialize, dask_serialize
 
 INLINE_BYTES = 4096
 """Arrays smaller than this travel inside the pickle: a frame of their own costs more."""
@@ -56,8 +57,6 @@ def pack(value: Any) -> Packed:
     try:
         return _dump(value, pickle.dumps)
     except Exception:  # local functions, classes of __main__: cloudpickle writes more
-        import cloudpickle
-
         return _dump(value, cloudpickle.dumps)
 
 
@@ -90,11 +89,11 @@ def unpack(packed: Packed) -> Any:
     return pickle.loads(head, buffers=buffers)  # noqa: S301 - an answer of our own actor
 
 
-@dask_serialize.register(Packed)  # type: ignore[untyped-decorator]
+@dask_serialize.register(Packed)  # type: ignore[no-untyped-call, untyped-decorator]
 def _to_frames(packed: Packed) -> tuple[dict[str, Any], list[Any]]:
     return {}, packed.frames
 
 
-@dask_deserialize.register(Packed)  # type: ignore[untyped-decorator]
+@dask_deserialize.register(Packed)  # type: ignore[no-untyped-call, untyped-decorator]
 def _from_frames(header: dict[str, Any], frames: list[Any]) -> Packed:
     return Packed(frames)

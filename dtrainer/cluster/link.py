@@ -94,6 +94,7 @@ class ActorLink:
         self._under_way: dict[int, Call] = {}
         self._overdue: set[int] = set()
         self._answers_pings = True
+        self._answered: asyncio.Event | None = None
         self._is_closed = False
         self._lost_text: str | None = None
         self._gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -117,12 +118,13 @@ class ActorLink:
     async def call(self, call: Call) -> Outcome:
         """Run a call to its end: an answer, a loss or its deadline."""
         self._under_way[call.sequence] = call
+        before, self._answered = self._answered, asyncio.Event()
+        answered = self._answered
         try:
-            left = call.timeout - (time.monotonic() - call.start)
             answer = await self._ask(
-                lambda: self._handle.call(call.packed),
-                left,
-                late=lambda answered: self._late(call, answered),
+                lambda: self._in_turn(before, call, answered),
+                call.timeout - (time.monotonic() - call.start),
+                late=lambda came: self._late(call, came),
             )
             return self._read(call, answer)
         except ActorGone as error:
@@ -136,6 +138,24 @@ class ActorLink:
         finally:
             if call.sequence not in self._overdue:
                 self._under_way.pop(call.sequence, None)
+
+    async def _in_turn(
+        self, before: asyncio.Event | None, call: Call, answered: asyncio.Event
+    ) -> Packed:
+        """Send a call when the one before it has been answered.
+
+        Dask uses several connections to a worker, so calls that are sent together may overtake
+        each other.
+        """
+        try:
+            if before is not None:
+                await before.wait()
+            if self._is_closed:
+                raise ActorGone("the pool was closed")
+            packed: Packed = await self._handle.call(call.packed)
+            return packed
+        finally:
+            answered.set()
 
     async def stash(self, call: Call, order: int, name: str, version: int) -> Outcome:
         """Hand over a payload for the next call; returns when the actor has it."""
@@ -166,12 +186,16 @@ class ActorLink:
             return False, None
         return True, doing
 
-    def release(self) -> None:
-        """Let Dask drop the actor; no call is possible any more."""
+    async def release(self) -> None:
+        """Have Dask drop the actor; no call is possible any more."""
         self._is_closed = True
+        self.mark_gone("the pool was closed")
         self._handle = None
         if self.client.status == "running":
-            self._future.release()  # type: ignore[no-untyped-call]
+            # releasing the future is not enough: Dask's handles live in reference cycles
+            await self.client.cancel(  # type: ignore[no-untyped-call]
+                [self._future], asynchronous=True, force=True
+            )
 
     async def _ask(
         self,
@@ -184,25 +208,21 @@ class ActorLink:
             raise ActorGone(self._gone.result())
         if self._is_closed:
             raise ActorGone("the pool was closed")
-        try:
-            asked = ask()
-        except RuntimeError as error:  # Dask's handle knows already that the worker is gone
-            self.mark_gone(str(error))
-            raise ActorGone(str(error)) from error
-        answer = asyncio.ensure_future(_result(asked))
+        answer = asyncio.ensure_future(_result(ask))
         await asyncio.wait(
             (answer, self._gone), timeout=max(timeout, 0.0), return_when=asyncio.FIRST_COMPLETED
         )
         if not answer.done():
             answer.add_done_callback(lambda done: _swallow(done, late))
             if self._gone.done():
+                answer.cancel()
                 raise ActorGone(self._gone.result())
             raise TimeoutError
         try:
             return answer.result()
         except TimeoutError:
             raise
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError) as error:  # of the connection, or of Dask's handle
             self.mark_gone(str(error))
             raise ActorGone(str(error)) from error
 
@@ -241,9 +261,9 @@ class ActorLink:
             **more,
         )
 
-    def _late(self, call: Call, answered: bool) -> None:
+    def _late(self, call: Call, came: bool) -> None:
         """Drop an answer that came after its deadline; the actor is free again."""
-        self.late_answers += answered
+        self.late_answers += came
         self._overdue.discard(call.sequence)
         self._under_way.pop(call.sequence, None)
 
@@ -306,8 +326,8 @@ class ActorLink:
         )
 
 
-async def _result(asked: Awaitable[Any]) -> Any:
-    return await asked
+async def _result(ask: Callable[[], Awaitable[Any]]) -> Any:
+    return await ask()
 
 
 def _swallow(done: asyncio.Future[Any], late: Callable[[bool], None] | None) -> None:

@@ -251,8 +251,9 @@ class ActorPool:
     ) -> dict[int, Outcome]:
         """Hand a payload to the actors, busy or not, for `target.receive` before the next call.
 
-        Returns when all have it: a call that is submitted afterwards sees it. Of several payloads
-        with one name, an actor gets the newest.
+        Returns when all have it: a call that is submitted afterwards sees it, and one that was
+        submitted before may, if it has not begun. Of several payloads with one name, an actor gets
+        the newest.
 
         Parameters
         ----------
@@ -306,7 +307,8 @@ class ActorPool:
         """Close the targets and let the actors go.
 
         Idempotent, and never takes much longer than `timeout` seconds. Actors that are past a
-        deadline, or still busy when the time is over, are left: the cluster ends them.
+        deadline, or still busy when the time is over, are left, and their workers are not used
+        again: the cluster ends them.
 
         Parameters
         ----------
@@ -319,11 +321,12 @@ class ActorPool:
             self._is_closed = True
         self._share.unlisten(self._on_worker_removed)
         links = list(self._links.values())
+        free: list[str] = []
         if links and self._client.status == "running":
             # where the loop is blocked or gone, Dask drops the actors with the client
             with contextlib.suppress(ActorError):
-                self._on_loop(self._close_links(links, timeout), timeout + 1.0)
-        self._share.taken.difference_update(link.address for link in links)
+                free = self._on_loop(self._close_links(links, timeout), timeout + 1.0)
+        self._share.taken.difference_update(free)
         self._pending.clear()
 
     def __enter__(self) -> Self:
@@ -434,20 +437,24 @@ class ActorPool:
             if link.address == address:
                 link.mark_gone("the scheduler has removed its worker")
 
-    async def _close_links(self, links: list[ActorLink], timeout: float) -> None:
-        calls = []
+    async def _close_links(self, links: list[ActorLink], timeout: float) -> list[str]:
+        """Close what can be closed; returns the addresses of the workers that are free again."""
+        closing: dict[str, asyncio.Task[Outcome]] = {}
         for link in links:
             if link.info().state in ("idle", "busy"):
                 sequence = next(self._sequences)
                 packed = pack((sequence, CLOSE, "close", (), {}))
-                calls.append(link.call(Call(sequence, "close", packed, timeout, time.monotonic())))
-        closing = [asyncio.ensure_future(call) for call in calls]
+                call = Call(sequence, "close", packed, timeout, time.monotonic())
+                closing[link.address] = asyncio.ensure_future(link.call(call))
         if closing:
-            await asyncio.wait(closing, timeout=timeout)
-        for task in (*closing, *self._tasks):
-            task.cancel()
-        for link in links:
-            link.release()
+            await asyncio.wait(closing.values(), timeout=timeout)
+        free = [
+            address
+            for address, task in closing.items()
+            if task.done() and task.result().kind in ("ok", "raised")
+        ]
+        await asyncio.gather(*(link.release() for link in links))
+        return free
 
     def _link(self, slot: int) -> ActorLink:
         if self._is_closed:

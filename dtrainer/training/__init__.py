@@ -1,1 +1,1 @@
-"""Trainer, learners, evaluation, metrics, checkpoints, stopping."""
+"""Trainer, learners, metrics, checkpoints, and the loop that runs an experiment."""

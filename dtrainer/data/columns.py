@@ -1,0 +1,32 @@
+"""The names of the columns of a sample batch."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OBS: Final = "obs"
+"""What the policy saw: preprocessed and filtered, float32 `[B, ...]`."""
+NEW_OBS: Final = "new_obs"
+"""The successor of `obs`; the true final observation where the episode ended."""
+ACTIONS: Final = "actions"
+"""What the policy chose, before clipping and unsquashing."""
+REWARDS: Final = "rewards"
+"""What the learner learns from: after `clip_rewards`, float32 `[B]`."""
+TERMINATEDS: Final = "terminateds"
+"""The environment reached a terminal state: nothing to bootstrap from. bool `[B]`."""
+TRUNCATEDS: Final = "truncateds"
+"""The episode was cut (time limit): the return goes on, bootstrap. bool `[B]`."""
+ACTION_LOGP: Final = "action_logp"
+"""Log-probability of the action under the policy that acted, float32 `[B]`."""
+ACTION_DIST_INPUTS: Final = "action_dist_inputs"
+"""Parameters of the action distribution that acted, float32 `[B, P]`."""
+VF_PREDS: Final = "vf_preds"
+"""The value of `obs` under the critic that acted, float32 `[B]`."""
+ADVANTAGES: Final = "advantages"
+"""Advantage estimates, float32 `[B]`."""
+VALUE_TARGETS: Final = "value_targets"
+"""Regression targets of the critic, float32 `[B]`."""
+EPS_ID: Final = "eps_id"
+"""Identifies the episode in the run: worker, environment and count packed in an int64 `[B]`."""
+T: Final = "t"
+"""Step within the episode, from 0, int32 `[B]`."""

@@ -1,0 +1,166 @@
+"""The learning side of an agent: batches in, new weights out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dtrainer.config import TrainerConfig
+from dtrainer.data import SampleBatch
+from dtrainer.models.networks import ActorCritic
+from dtrainer.policies import Policy
+from dtrainer.rollout.seeding import Role, generator, generator_state, load_generator
+from dtrainer.training.schedules import PiecewiseSchedule
+
+Float = NDArray[np.float32]
+Tensors = dict[str, Tensor]
+ConfigT = TypeVar("ConfigT", bound=TrainerConfig)
+
+
+class Learner(ABC, Generic[ConfigT]):
+    """Model, optimiser and schedules of one policy.
+
+    Parameters
+    ----------
+    policy
+        The acting side: gives the network's description and the action distribution.
+    config
+        The trainer's configuration.
+    device
+        Where to learn.
+    entropy
+        The run's seed; first weights and minibatches come from it.
+    number
+        Of the policy in the run, from 0.
+
+    Attributes
+    ----------
+    version
+        Of the weights: counted up by each `update`.
+    """
+
+    def __init__(
+        self, policy: Policy, config: ConfigT, device: torch.device, entropy: int, number: int = 0
+    ) -> None:
+        self.config = config
+        self.device = device
+        self.distribution = policy.distribution
+        self.spec = policy.spec
+        self.model = ActorCritic(policy.spec, device)
+        self.model.load(policy.spec.initial_weights(generator(entropy, Role.MODEL, number)))
+        self.rng = generator(entropy, Role.LEARNER, number)
+        self.version = 1
+        self.lr = PiecewiseSchedule(getattr(config, "lr_schedule", None), config.lr)
+        self.optimizer = torch.optim.Adam([self.model.flat], lr=self.lr(0), fused=True)
+
+    @abstractmethod
+    def update(self, batch: SampleBatch, timestep: int) -> dict[str, float]:
+        """Learn from a batch.
+
+        Parameters
+        ----------
+        batch
+            As the algorithm's workers make it.
+        timestep
+            Environment steps sampled so far; schedules follow it.
+
+        Returns
+        -------
+        Statistics by name.
+        """
+
+    def set_learning_rate(self, timestep: int) -> float:
+        """Move the learning rate along its schedule and return it."""
+        lr = self.lr(timestep)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        return lr
+
+    def descend(self, loss: Tensor, max_norm: float | None) -> Tensor:
+        """One step of gradient descent, clipped to a global norm.
+
+        Returns
+        -------
+        Norm of the gradient before clipping, 0-d.
+        """
+        self.model.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        gradient = self.model.flat.grad
+        assert gradient is not None
+        norm = gradient.norm()
+        if max_norm is not None:
+            gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
+        self.optimizer.step()
+        return norm
+
+    def to_device(self, batch: SampleBatch, names: Iterable[str]) -> Tensors:
+        """Copy columns to the learner's device; observations are flattened to `[B, D]`."""
+        tensors = {}
+        for name in names:
+            tensor = torch.from_numpy(np.ascontiguousarray(batch[name]))
+            if name == "obs":
+                tensor = tensor.reshape(len(tensor), -1)
+            if self.device.type == "cuda":
+                tensor = tensor.pin_memory()
+            tensors[name] = tensor.to(self.device, non_blocking=True)
+        return tensors
+
+    def minibatches(self, tensors: Tensors, size: int, *, shuffle: bool) -> Iterator[Tensors]:
+        """Yield slices of `size` rows, shuffled; a rest below half a slice is left out."""
+        count = len(next(iter(tensors.values())))
+        if shuffle:
+            order = torch.from_numpy(self.rng.permutation(count)).to(self.device)
+            tensors = {name: tensor[order] for name, tensor in tensors.items()}
+        for start in range(0, count, size):
+            if start > 0 and count - start < size / 2:
+                return
+            yield {name: tensor[start : start + size] for name, tensor in tensors.items()}
+
+    # ---- weights and state -------------------------------------------------------------------
+
+    def weights(self) -> tuple[int, Float]:
+        """Version and copy of all weights, float32 `[P]`."""
+        return self.version, self.model.numpy()
+
+    def load_weights(self, flat: Float) -> None:
+        """Replace all weights `[P]`; counts as a new version."""
+        self.model.load(flat)
+        self.version += 1
+
+    def get_state(self) -> dict[str, Any]:
+        """All that learning depends on but the weights, as plain data."""
+        moments = self.optimizer.state.get(self.model.flat, {})
+        return {
+            "version": self.version,
+            "rng": generator_state(self.rng),
+            "adam": {name: tensor.cpu().numpy().copy() for name, tensor in moments.items()},
+        }
+
+    def set_state(self, state: Mapping[str, Any], flat: Float) -> None:
+        """Continue from what `get_state` gave, with the weights `[P]` of then."""
+        self.model.load(flat)
+        self.version = int(state["version"])
+        load_generator(self.rng, state["rng"])
+        self.optimizer.state.clear()
+        if state["adam"]:
+            self.optimizer.state[self.model.flat] = {
+                name: torch.from_numpy(np.array(value)).to(self.device)
+                for name, value in state["adam"].items()
+            }
+
+
+def explained_variance(targets: NDArray[Any], predictions: NDArray[Any]) -> float:
+    """Share of the targets' variance that predictions explain: 1 perfect, 0 none.
+
+    Returns
+    -------
+    1 - Var[targets - predictions] / Var[targets]; nan where the targets do not vary.
+    """
+    variance = float(np.var(targets))
+    return float("nan") if variance == 0 else 1 - float(np.var(targets - predictions)) / variance

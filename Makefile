@@ -49,7 +49,7 @@ types: $(DEV) ## check the types of dtrainer/ with mypy --strict
 	$(VENV)/bin/mypy
 
 docs: $(DOCS) ## build the documentation into site/
-	$(VENV)/bin/mkdocs build --strict --clean
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict --clean
 	@echo "Open site/index.html"
 
 bench: $(RUN) ## measure sampling and solving CartPole against the peers, if they are installed

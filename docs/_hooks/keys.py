@@ -1,0 +1,87 @@
+"""Fill in the tables of configuration keys from the classes, so that they cannot go stale.
+
+A page asks for one with a line `<!-- keys: dtrainer.config.TrainerConfig -->`.
+`<!-- keys: A - B -->` lists what class A has beyond, or otherwise than, class B.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import types
+from collections.abc import Iterator
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+MARKER = re.compile(r"<!-- keys: ([\w.]+)(?: - ([\w.]+))? -->")
+
+
+def load(dotted: str) -> type[BaseModel]:
+    module, _, name = dotted.rpartition(".")
+    loaded: type[BaseModel] = getattr(importlib.import_module(module), name)
+    return loaded
+
+
+def default_of(info: FieldInfo) -> object:
+    return info.get_default(call_default_factory=True, validated_data={})
+
+
+def cell(value: object) -> str:
+    """Write a default as YAML would have it."""
+    if isinstance(value, BaseModel):
+        return "see below"
+    if value is None or isinstance(value, bool):
+        text = {None: "null", True: "true", False: "false"}[value]
+    elif isinstance(value, type):
+        text = value.__name__
+    elif isinstance(value, float) and value.is_integer():
+        text = f"{value:.1f}"
+    else:
+        text = str(value)
+    return f"`{text}`"
+
+
+def describe_type(annotation: Any) -> str:
+    """Name a type in few words."""
+    if annotation is type(None):
+        return "null"
+    if annotation is Any:
+        return "any"
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is types.UnionType or str(origin) == "typing.Union":
+        return " or ".join(dict.fromkeys(describe_type(each) for each in arguments))
+    if str(origin) == "typing.Literal":
+        return " or ".join(f"`{each}`" for each in arguments)
+    if str(origin) == "typing.Annotated":
+        return describe_type(arguments[0])
+    if origin is list or origin is tuple:
+        return "list"
+    if origin is dict:
+        return "mapping"
+    return {"str": "text", "bool": "true or false", "dict": "mapping"}.get(
+        getattr(annotation, "__name__", ""), getattr(annotation, "__name__", str(annotation))
+    )
+
+
+def rows(config: type[BaseModel], without: type[BaseModel] | None) -> Iterator[str]:
+    known = {} if without is None else without.model_fields
+    for name, info in config.model_fields.items():
+        if name in known and default_of(known[name]) == default_of(info):
+            continue
+        kind = describe_type(info.annotation)
+        description = " ".join((info.description or "").split()).replace("|", "\\|")
+        yield f"| `{info.alias or name}` | {cell(default_of(info))} | {kind} | {description} |"
+
+
+def table(match: re.Match[str]) -> str:
+    config, without = match.groups()
+    lines = ["| key | default | type | meaning |", "| --- | --- | --- | --- |"]
+    lines += rows(load(config), load(without) if without else None)
+    return "\n".join(lines)
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replace the markers of a page; mkdocs calls this."""
+    return MARKER.sub(table, markdown)

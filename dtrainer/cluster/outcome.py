@@ -30,8 +30,9 @@ class Outcome:
         `ok`; `raised`: the method, the actor's construction or its answer's pickling raised;
         `lost`: the actor's process or its connection is gone; `timeout`: the deadline passed.
     value
-        What the method returned, for `ok`; else None. Arrays from 4 KiB up are views of the memory
-        that was received and are writeable; smaller ones are writeable copies.
+        What the method returned, for `ok`; else None. Arrays are writeable. Those from 4 KiB up
+        are views of the one buffer that was received: who keeps one for long keeps all of it, so
+        copy what outlives the rest.
     error_type, error_text
         Class and text of the error; for `lost` and `timeout` the text says which slot, host,
         process and worker, what it was doing and what probably happened.

@@ -55,9 +55,12 @@ def pack(value: Any) -> Packed:
         Whatever the object's own pickling raises.
     """
     try:
-        return _dump(value, pickle.dumps)
-    except Exception:  # local functions, classes of __main__: cloudpickle writes more
+        packed = _dump(value, pickle.dumps)
+    except Exception:  # local functions and classes: cloudpickle writes more
         return _dump(value, cloudpickle.dumps)
+    if b"__main__" in packed.frames[0]:  # another main script runs there: send it by value
+        return _dump(value, cloudpickle.dumps)
+    return packed
 
 
 def _dump(value: Any, dumps: Any) -> Packed:

@@ -225,9 +225,7 @@ PAYLOADS = {
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_arrays_come_back_bit_for_bit_and_writeable(
-    shared_pool: ActorPool, name: str
-) -> None:
+def test_arrays_come_back_bit_for_bit_and_writeable(shared_pool: ActorPool, name: str) -> None:
     sent = PAYLOADS[name]
     got = one(shared_pool, "echo", {"x": sent}).unwrap()["x"]
     assert (got.dtype, got.shape) == (sent.dtype, sent.shape)
@@ -236,7 +234,12 @@ def test_arrays_come_back_bit_for_bit_and_writeable(
 
 
 def test_plain_objects_come_back_as_they_are(shared_pool: ActorPool) -> None:
-    value = {"n": None, "t": (1, 2.5, "x", b"y", 2**200, True), "l": [{3: {4, 5}}], 6: np.float32(7)}
+    value = {
+        "n": None,
+        "t": (1, 2.5, "x", b"y", 2**200, True),
+        "l": [{3: {4, 5}}],
+        6: np.float32(7),
+    }
     assert one(shared_pool, "echo", value).value == value
 
 

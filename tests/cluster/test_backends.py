@@ -57,12 +57,17 @@ print(" ".join(str(actor.pid) for actor in pool.actors), flush=True)
 """
 
 
+@pytest.fixture
+def scratch(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files of this test go, and none may be left."""
+    folder = tmp_path_factory.mktemp("scratch")
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folder
+
+
 def environ() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
-
-
-def scratch_folders() -> set[str]:
-    return set(map(str, Path(tempfile.gettempdir()).glob("dtrainer-workers-*")))
 
 
 def gone(pids: list[int], within: float) -> bool:
@@ -73,8 +78,7 @@ def gone(pids: list[int], within: float) -> bool:
 
 
 @pytest.mark.parametrize("how", ["file", "stdin"])
-def test_a_plain_script_without_a_main_guard(tmp_path: Path, how: str) -> None:
-    before = scratch_folders()
+def test_a_plain_script_without_a_main_guard(tmp_path: Path, scratch: Path, how: str) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     done = subprocess.run(
@@ -91,7 +95,7 @@ def test_a_plain_script_without_a_main_guard(tmp_path: Path, how: str) -> None:
     assert squares == "[1, 4]"
     assert gone([int(pid) for pid in pids.split()], within=0)
     assert list(tmp_path.iterdir()) == [script]
-    assert scratch_folders() == before
+    assert not list(scratch.iterdir())
 
 
 def start_script(tmp_path: Path, rest: str) -> tuple[subprocess.Popen[str], list[int]]:
@@ -111,15 +115,14 @@ def start_script(tmp_path: Path, rest: str) -> tuple[subprocess.Popen[str], list
     return process, children
 
 
-def test_a_killed_driver_leaves_no_orphan(tmp_path: Path) -> None:
-    before = scratch_folders()
+def test_a_killed_driver_leaves_no_orphan(tmp_path: Path, scratch: Path) -> None:
     process, children = start_script(
         tmp_path, "pool.submit(1, 'sleep', 60, timeout=90); time.sleep(60)"
     )
     process.kill()
     process.wait()
     assert gone(children, within=3)
-    assert scratch_folders() == before
+    assert not list(scratch.iterdir())
 
 
 def test_a_killed_driver_whose_own_child_lives_on_leaves_no_orphan(tmp_path: Path) -> None:
@@ -147,11 +150,10 @@ except KeyboardInterrupt:
     assert gone(children, within=0)
 
 
-def test_open_in_a_thread_close_twice_and_everything_is_as_before() -> None:
+def test_open_in_a_thread_close_twice_and_everything_is_as_before(scratch: Path) -> None:
     key = "distributed.comm.timeouts.connect"
     levels = [logging.getLogger(n).level for n in ("distributed", "distributed.client")]
     config = dask.config.get(key)
-    folders = scratch_folders()
     opened: list[Cluster] = []
     thread = threading.Thread(target=lambda: opened.append(open_cluster(ClusterSpec(), 1)))
     thread.start()
@@ -172,7 +174,7 @@ def test_open_in_a_thread_close_twice_and_everything_is_as_before() -> None:
     assert gone(pids, within=0)
     assert dask.config.get(key) == config
     assert [logging.getLogger(n).level for n in ("distributed", "distributed.client")] == levels
-    assert scratch_folders() == folders
+    assert not list(scratch.iterdir())
     with pytest.raises(ActorError):
         pool.submit(1, "number", timeout=1)
 

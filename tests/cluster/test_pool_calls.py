@@ -234,12 +234,7 @@ def test_arrays_come_back_bit_for_bit_and_writeable(shared_pool: ActorPool, name
 
 
 def test_plain_objects_come_back_as_they_are(shared_pool: ActorPool) -> None:
-    value = {
-        "n": None,
-        "t": (1, 2.5, "x", b"y", 2**200, True),
-        "l": [{3: {4, 5}}],
-        6: np.float32(7),
-    }
+    value = {"n": None, "t": (1, 2.5, "x", b"y", 2**200, True), 6: [{3: {4, 5}}, np.float32(7)]}
     assert one(shared_pool, "echo", value).value == value
 
 

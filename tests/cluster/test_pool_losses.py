@@ -91,9 +91,7 @@ def test_stopped_processes_are_told_from_slow_ones(
 
 def test_too_few_workers_says_how_many(cluster: LocalCluster) -> None:
     pool = ActorPool(cluster.client, Target, 40, start_timeout_s=0.2)
-    with pytest.raises(
-        ClusterError, match=r"40 actors need 40 Dask workers.* there are \d+ at tcp"
-    ):
+    with pytest.raises(ClusterError, match=r"40 actors need 40 Dask workers.* are \d+ at"):
         pool.start()
     assert pool.actors == []
 

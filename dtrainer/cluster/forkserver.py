@@ -66,6 +66,7 @@ class ForkServer:
         self.names: dict[int, str] = {}
         self.settings: dict[str, Any] = {}
         self.own_pid = os.getpid()
+        self._executed: list[subprocess.Popen[bytes]] = []
         self.child_ended, waker = socket.socketpair()
         waker.setblocking(False)
         self._waker = waker
@@ -104,7 +105,7 @@ class ForkServer:
         """Start one worker process."""
         order = {**self.settings, **request}
         try:
-            pid = self._fork(order) if _may_fork() else _execute(order)
+            pid = self._fork(order) if _may_fork() else self._execute(order)
         except OSError as error:
             self.tell(event="failed", name=request["name"], text=str(error))
             return
@@ -129,6 +130,18 @@ class ForkServer:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
+
+    def _execute(self, order: dict[str, Any]) -> int:
+        """Start a worker from scratch, where forking is not safe; returns its process id."""
+        program = (
+            "import json, sys; order = json.loads(sys.argv[1]); sys.path[:] = order['sys_path']; "
+            "from dtrainer.cluster.forkserver import execute_worker; "
+            "execute_worker(order, int(sys.argv[2]))"
+        )
+        command = [sys.executable, "-c", program, json.dumps(order), str(self.own_pid)]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        self._executed.append(process)  # or it would be waited for when it is collected
+        return process.pid
 
     def report_exits(self) -> None:
         """Tell the driver which workers have ended since the last look, and how."""
@@ -202,17 +215,6 @@ def _may_fork() -> bool:
         return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208
     except FileNotFoundError:
         return False
-
-
-def _execute(order: dict[str, Any]) -> int:
-    """Start a worker from scratch where forking is not safe; returns its process id."""
-    program = (
-        "import json, sys; order = json.loads(sys.argv[1]); sys.path[:] = order['sys_path']; "
-        "from dtrainer.cluster.forkserver import execute_worker; "
-        "execute_worker(order, int(sys.argv[2]))"
-    )
-    command = [sys.executable, "-c", program, json.dumps(order), str(os.getpid())]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL).pid
 
 
 def execute_worker(order: dict[str, Any], server: int) -> None:

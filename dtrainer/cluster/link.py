@@ -152,6 +152,8 @@ class ActorLink:
                 await before.wait()
             if self._is_closed:
                 raise ActorGone("the pool was closed")
+            if call.sequence in self._overdue:
+                raise TimeoutError  # its outcome is out: it must not run any more
             packed: Packed = await self._handle.call(call.packed)
             return packed
         finally:

@@ -150,6 +150,7 @@ class LocalCluster(Cluster):
             scheduler: Scheduler = await Scheduler(
                 host=LOOPBACK,
                 port=self._spec.scheduler_port,
+                local_directory=str(self._processes.scratch),
                 dashboard=dashboard is not None,
                 dashboard_address=dashboard or f"{LOOPBACK}:0",
             )

@@ -224,6 +224,16 @@ def test_a_worker_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
         open_cluster(ClusterSpec(), 1, start_timeout_s=20)
 
 
+def test_where_forking_is_not_safe_workers_start_from_scratch() -> None:
+    with (
+        LocalCluster(ClusterSpec(), 1, preload=["starts_a_thread", "no_such_module"]) as cluster,
+        ActorPool(cluster.client, Target, 1, exit_of=cluster.exit_of) as pool,
+    ):
+        outcomes = [pool.map(method, timeout=20)[1] for method in ("number", "crash")]
+        assert [outcome.kind for outcome in outcomes] == ["ok", "lost"]
+        assert "SIGSEGV" in outcomes[1].error_text
+
+
 def test_nobody_answers_at_the_address() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -93,6 +93,16 @@ def test_deadline_passed_by_a_slow_method(make_pool: MakePool) -> None:
         pool.next(0.1)
 
 
+def test_a_call_whose_deadline_passed_in_the_queue_never_runs(make_pool: MakePool) -> None:
+    pool = make_pool(1)
+    one(pool, "number")
+    pool.submit(1, "sleep", 0.6, timeout=20)
+    assert one(pool, "count", timeout=0.1).kind == "timeout"
+    assert pool.next(20).method == "sleep"
+    assert one(pool, "count").value == 1
+    assert pool.actors[0].state == "idle"
+
+
 def test_next_has_a_deadline_of_its_own(make_pool: MakePool) -> None:
     pool = make_pool(1)
     pool.submit(1, "sleep", 0.6, timeout=20)

@@ -95,7 +95,7 @@ class PPOLearner(Learner[PPOConfig]):
     def update(self, batch: SampleBatch, timestep: int) -> dict[str, float]:
         """Learn from a batch; see the base class."""
         config = self.config
-        lr = self.set_learning_rate(timestep)
+        lr = self.lr(timestep)
         entropy_coeff = self.entropy_coeff(timestep)
         tensors = self.to_device(batch, TRAIN_COLUMNS)
         tensors[columns.ADVANTAGES] = standardized(tensors[columns.ADVANTAGES])
@@ -114,7 +114,7 @@ class PPOLearner(Learner[PPOConfig]):
                     kl_coeff=self.kl_coeff,
                     entropy_coeff=entropy_coeff,
                 )
-                stats["grad_gnorm"] = self.descend(loss, config.grad_clip)
+                stats["grad_gnorm"] = self.descend(loss, lr, config.grad_clip)
                 epoch.append(stats)
         self.version += 1
         means = mean_stats(epoch)

@@ -14,6 +14,9 @@ from dtrainer.models.spec import ActorCriticSpec
 
 Float = NDArray[np.float32]
 
+BLOCK_ROWS = 1024
+"""Rows that go through the layers at a time: their activations stay in the cache."""
+
 
 def _relu(x: Float) -> None:
     np.maximum(x, 0, out=x)
@@ -103,6 +106,12 @@ class NumpyActorCritic:
         return [(self.weights[f"{n}.weight"].T, self.weights[f"{n}.bias"]) for n in names]
 
     def _run(self, layers: list[tuple[Float, Float]], x: Float) -> Float:
+        if len(x) <= BLOCK_ROWS:
+            return self._run_block(layers, x)
+        blocks = [x[start : start + BLOCK_ROWS] for start in range(0, len(x), BLOCK_ROWS)]
+        return np.concatenate([self._run_block(layers, block) for block in blocks])
+
+    def _run_block(self, layers: list[tuple[Float, Float]], x: Float) -> Float:
         for weight, bias in layers[:-1]:
             x = x @ weight
             x += bias

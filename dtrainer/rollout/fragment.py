@@ -113,7 +113,8 @@ class BatchBuilder:
         cuts_obs = self._successors(trajectories, rows_t, rows_env)
 
         def flatten(column: Array) -> Array:
-            return column[:size].swapaxes(0, 1).reshape(-1, *column.shape[2:])
+            # Always a copy: the columns are written over by the next fragment.
+            return column[:size].swapaxes(0, 1).copy().reshape(-1, *column.shape[2:])
 
         cut_rows = rows_env * size + rows_t
         kept: Array | None = None

@@ -16,6 +16,7 @@ from dtrainer.data import SampleBatch
 from dtrainer.models.networks import ActorCritic
 from dtrainer.policies import Policy
 from dtrainer.rollout.seeding import Role, generator, generator_state, load_generator
+from dtrainer.training.adam import Adam
 from dtrainer.training.schedules import PiecewiseSchedule
 
 Float = NDArray[np.float32]
@@ -57,7 +58,7 @@ class Learner(ABC, Generic[ConfigT]):
         self.rng = generator(entropy, Role.LEARNER, number)
         self.version = 1
         self.lr = PiecewiseSchedule(getattr(config, "lr_schedule", None), config.lr)
-        self.optimizer = torch.optim.Adam([self.model.flat], lr=self.lr(0), fused=True)
+        self.optimizer = Adam(self.model.flat)
 
     @abstractmethod
     def update(self, batch: SampleBatch, timestep: int) -> dict[str, float]:
@@ -75,15 +76,17 @@ class Learner(ABC, Generic[ConfigT]):
         Statistics by name.
         """
 
-    def set_learning_rate(self, timestep: int) -> float:
-        """Move the learning rate along its schedule and return it."""
-        lr = self.lr(timestep)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
-        return lr
+    def descend(self, loss: Tensor, lr: float, max_norm: float | None) -> Tensor:
+        """One step of gradient descent.
 
-    def descend(self, loss: Tensor, max_norm: float | None) -> Tensor:
-        """One step of gradient descent, clipped to a global norm.
+        Parameters
+        ----------
+        loss
+            0-d.
+        lr
+            Learning rate.
+        max_norm
+            The gradient is scaled down to this norm if it is longer; None for never.
 
         Returns
         -------
@@ -96,7 +99,7 @@ class Learner(ABC, Generic[ConfigT]):
         norm = gradient.norm()
         if max_norm is not None:
             gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
-        self.optimizer.step()
+        self.optimizer.step(lr)
         return norm
 
     def to_device(self, batch: SampleBatch, names: Iterable[str]) -> Tensors:
@@ -135,11 +138,10 @@ class Learner(ABC, Generic[ConfigT]):
 
     def get_state(self) -> dict[str, Any]:
         """All that learning depends on but the weights, as plain data."""
-        moments = self.optimizer.state.get(self.model.flat, {})
         return {
             "version": self.version,
             "rng": generator_state(self.rng),
-            "adam": {name: tensor.cpu().numpy().copy() for name, tensor in moments.items()},
+            "optimizer": self.optimizer.get_state(),
         }
 
     def set_state(self, state: Mapping[str, Any], flat: Float) -> None:
@@ -147,12 +149,7 @@ class Learner(ABC, Generic[ConfigT]):
         self.model.load(flat)
         self.version = int(state["version"])
         load_generator(self.rng, state["rng"])
-        self.optimizer.state.clear()
-        if state["adam"]:
-            self.optimizer.state[self.model.flat] = {
-                name: torch.from_numpy(np.array(value)).to(self.device)
-                for name, value in state["adam"].items()
-            }
+        self.optimizer.set_state(state["optimizer"])
 
 
 def explained_variance(targets: NDArray[Any], predictions: NDArray[Any]) -> float:

@@ -17,6 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from dtrainer.config import TrainerConfig
+from dtrainer.config.types import Int, Number, Schedule
 from dtrainer.data import SampleBatch, columns
 from dtrainer.models import ActionDistribution
 from dtrainer.policies import Policy
@@ -25,50 +26,65 @@ from dtrainer.training.learner import Learner, Tensors, explained_variance
 from dtrainer.training.schedules import PiecewiseSchedule
 from dtrainer.training.trainer import Trainer
 
-Schedule = list[tuple[float, float]]
-
 
 class PPOConfig(TrainerConfig):
     """Configuration of PPO: the common keys and these."""
 
-    lr: float = Field(3e-4, gt=0, description="Learning rate of Adam.")
-    train_batch_size: int = Field(
+    lr: Number = Field(3e-4, gt=0, description="Learning rate of Adam.")
+    train_batch_size: Int = Field(
         4000, ge=1, description="Environment steps that are sampled for each update, at least."
     )
     use_critic: bool = Field(True, description="Use the value function as a baseline.")
     use_gae: bool = Field(
         True, description="Generalized advantage estimation; without it, lambda counts as 1."
     )
-    lambda_: float = Field(
+    lambda_: Number = Field(
         0.95, ge=0, le=1, alias="lambda", description="Decay of generalized advantage estimation."
     )
-    sgd_minibatch_size: int = Field(128, ge=1, description="Rows of one step of SGD.")
-    num_sgd_iter: int = Field(10, ge=1, description="Passes over each train batch.")
+    sgd_minibatch_size: Int = Field(128, ge=1, description="Rows of one step of SGD.")
+    num_sgd_iter: Int = Field(10, ge=1, description="Passes over each train batch.")
     shuffle_sequences: bool = Field(True, description="Shuffle the train batch for each pass.")
-    clip_param: float = Field(
+    clip_param: Number = Field(
         0.2, gt=0, description="How far the probability ratio may move before it is clipped."
     )
-    kl_coeff: float = Field(
+    kl_coeff: Number = Field(
         0.0, ge=0, description="First weight of the KL penalty, then adapted; 0 for no penalty."
     )
-    kl_target: float = Field(0.01, gt=0, description="KL divergence that an update should make.")
-    vf_loss_coeff: float = Field(0.5, ge=0, description="Weight of the value loss.")
-    vf_clip_param: float | None = Field(
+    kl_target: Number = Field(0.01, gt=0, description="KL divergence that an update should make.")
+    vf_loss_coeff: Number = Field(0.5, ge=0, description="Weight of the value loss.")
+    vf_clip_param: Number | None = Field(
         None, gt=0, description="How far a value may move in an update; null for any distance."
     )
-    vf_share_layers: bool | None = Field(
-        None, description="Old place of model.vf_share_layers; wins over it when given."
-    )
-    entropy_coeff: float = Field(0.0, ge=0, description="Weight of the entropy bonus.")
+    entropy_coeff: Number = Field(0.0, ge=0, description="Weight of the entropy bonus.")
     entropy_coeff_schedule: Schedule | None = Field(
         None, description="entropy_coeff as [timestep, value] points, linear between them."
     )
     lr_schedule: Schedule | None = Field(
         None, description="lr as [timestep, value] points, linear between them."
     )
-    grad_clip: float | None = Field(
+    grad_clip: Number | None = Field(
         0.5, gt=0, description="Largest global norm of a gradient; null for no clipping."
     )
+
+    def cross_checks(self) -> list[tuple[str, str]]:
+        """Check keys against each other; see the base class."""
+        mistakes = super().cross_checks()
+        if self.sgd_minibatch_size > self.train_batch_size:
+            mistakes.append(
+                (
+                    "sgd_minibatch_size",
+                    f"{self.sgd_minibatch_size} is above train_batch_size: {self.train_batch_size}",
+                )
+            )
+        if not self.use_critic and self.batch_mode == "truncate_episodes":
+            mistakes.append(
+                (
+                    "use_critic",
+                    "false needs batch_mode: complete_episodes: without a critic nothing says what "
+                    "a cut episode is still worth",
+                )
+            )
+        return mistakes
 
 
 class PPOLearner(Learner[PPOConfig]):

@@ -1,0 +1,91 @@
+"""Keys whose machinery is not built yet: their default is all that they may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from dtrainer.config.mistakes import Mistake, show
+
+KEYS = frozenset(
+    {
+        "optimizer",
+        "soft_horizon",
+        "no_done_at_end",
+        "preprocessor_pref",
+        "monitor",
+        "callbacks",
+        "ignore_worker_failures",
+        "exploration_config",
+        "evaluation_interval",
+        "evaluation_num_episodes",
+        "in_evaluation",
+        "evaluation_config",
+        "evaluation_num_workers",
+        "custom_eval_function",
+        "sample_async",
+        "compress_observations",
+        "remote_worker_envs",
+        "remote_env_batch_wait_ms",
+        "extra_python_environs_for_driver",
+        "extra_python_environs_for_worker",
+        "num_cpus_per_worker",
+        "num_gpus_per_worker",
+        "custom_resources_per_worker",
+        "num_cpus_for_driver",
+        "memory_per_worker",
+        "input",
+        "input_evaluation",
+        "postprocess_inputs",
+        "shuffle_buffer_size",
+        "output",
+        "output_compress_columns",
+        "output_max_file_size",
+        "multiagent",
+        "replay_sequence_length",
+    }
+)
+MODEL_KEYS = frozenset(
+    {
+        "no_final_linear",
+        "conv_filters",
+        "conv_activation",
+        "use_lstm",
+        "max_seq_len",
+        "lstm_cell_size",
+        "lstm_use_prev_action_reward",
+        "state_shape",
+        "framestack",
+        "dim",
+        "grayscale",
+        "zero_mean",
+        "custom_model",
+        "custom_model_config",
+        "custom_action_dist",
+        "custom_preprocessor",
+        "custom_options",
+    }
+)
+
+
+def not_built_yet(config: BaseModel) -> list[Mistake]:
+    """Find keys that are set and would have no effect."""
+    mistakes = _changed(config, KEYS)
+    model = getattr(config, "model", None)
+    if isinstance(model, BaseModel):
+        mistakes += [mistake.under("model") for mistake in _changed(model, MODEL_KEYS)]
+    return mistakes
+
+
+def _changed(section: BaseModel, keys: frozenset[str]) -> list[Mistake]:
+    mistakes = []
+    for name, field in type(section).model_fields.items():
+        if name not in keys:
+            continue
+        value: Any = getattr(section, name)
+        default = field.get_default(call_default_factory=True)
+        if value != default:
+            text = f"{show(value)} is not built yet; leave it at its default, {show(default)}"
+            mistakes.append(Mistake((field.alias or name,), text))
+    return mistakes

@@ -1,0 +1,210 @@
+"""The run directory: everything on disk of one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dtrainer.config.errors import ResultsError
+
+CONFIG = "config.yaml"
+STATE = "state.json"
+RESULTS = "result.jsonl"
+PROGRESS = "progress.csv"
+HEARTBEAT_LIMIT_S = 600.0
+"""Age of a heartbeat, seconds, after which a driver on another host counts as gone."""
+
+
+def results_folder(given: str | Path | None) -> Path:
+    """Folder for runs: the given one, else `DTRAINER_RESULTS`, else `results` here."""
+    return Path(given or os.environ.get("DTRAINER_RESULTS") or "results")
+
+
+def find_runs(folder: Path) -> list[RunDirectory]:
+    """Runs in a folder, by name."""
+    if not folder.is_dir():
+        return []
+    return [RunDirectory(path) for path in sorted(folder.iterdir()) if (path / STATE).is_file()]
+
+
+class RunDirectory:
+    """Files of a run.
+
+    Parameters
+    ----------
+    path
+        Its directory; see `create` and `open`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, folder: Path, name: str) -> RunDirectory:
+        """Make the directory of a new run.
+
+        Raises
+        ------
+        ResultsError
+            If a run of that name exists, or the folder cannot be written.
+        """
+        run = cls(folder / name)
+        if cls.exists(run.path):
+            raise ResultsError(
+                f"there is a run {name!r} already: {run.path}",
+                hint="Go on with it by --resume, or choose another --name.",
+            )
+        try:
+            run.path.mkdir(parents=True, exist_ok=True)
+            (run.path / "logs").mkdir(exist_ok=True)
+        except OSError as error:
+            raise _cannot_write(run.path, error) from error
+        run.update_state(status="starting", started=_now())
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        """Open the directory of a run that exists.
+
+        Raises
+        ------
+        ResultsError
+            If there is none; names the runs beside it.
+        """
+        if not cls.exists(path):
+            beside = ", ".join(run.path.name for run in find_runs(path.parent)[:8])
+            hint = f"In {path.parent} there are: {beside}." if beside else None
+            raise ResultsError(f"there is no run {path}", hint=hint)
+        return cls(path)
+
+    @staticmethod
+    def exists(path: Path) -> bool:
+        """Whether a run lies there."""
+        return (path / STATE).is_file() or (path / RESULTS).is_file()
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of its checkpoints."""
+        return self.path / "checkpoints"
+
+    def write_config(self, text: str) -> None:
+        """Write the resolved experiment."""
+        self._replace(CONFIG, text)
+
+    # ---- who drives it -------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Status, driver, heartbeat and latest figures; empty where none was written."""
+        try:
+            state = json.loads((self.path / STATE).read_text())
+        except (OSError, ValueError):
+            return {}
+        return state if isinstance(state, dict) else {}
+
+    def update_state(self, **fields: Any) -> None:
+        """Change fields of the state; notes this process as the driver and the time."""
+        driver = {"host": socket.gethostname(), "pid": os.getpid(), "heartbeat": _now()}
+        state = {**self.state(), **fields, **driver}
+        self._replace(STATE, json.dumps(state, indent=1, default=str) + "\n")
+
+    def is_alive(self) -> bool:
+        """Whether the process that drives the run is there."""
+        state = self.state()
+        if state.get("status") not in ("starting", "running"):
+            return False
+        if state.get("host") != socket.gethostname():
+            return self._heartbeat_age() < HEARTBEAT_LIMIT_S
+        pid = int(state.get("pid", 0))
+        try:
+            os.kill(pid, 0)
+        except PermissionError:
+            return True
+        except OSError:
+            return False
+        return pid != os.getpid()
+
+    def _heartbeat_age(self) -> float:
+        try:
+            beat = datetime.fromisoformat(self.state()["heartbeat"])
+        except (KeyError, ValueError):
+            return float("inf")
+        return (datetime.now(UTC) - beat).total_seconds()
+
+    # ---- results -------------------------------------------------------------------------------
+
+    def results(self) -> Iterator[dict[str, Any]]:
+        """Results in order; a last line that was cut off is left out."""
+        path = self.path / RESULTS
+        if not path.is_file():
+            return
+        with path.open() as file:
+            for line in file:
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    return
+
+    def truncate_results(self, after_iteration: int) -> int:
+        """Drop results after an iteration, for a run that goes on from there.
+
+        Returns
+        -------
+        How many were dropped.
+        """
+        records = list(self.results())
+        kept = [r for r in records if r.get("training_iteration", 0) <= after_iteration]
+        self._replace(RESULTS, "".join(json.dumps(record) + "\n" for record in kept))
+        self._truncate_progress(after_iteration)
+        return len(records) - len(kept)
+
+    def _truncate_progress(self, after_iteration: int) -> None:
+        import csv
+        import io
+
+        path = self.path / PROGRESS
+        if not path.is_file():
+            return
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+            fields = list(rows[0]) if rows else []
+        text = io.StringIO()
+        writer = csv.DictWriter(text, fields, lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            number = row.get("training_iteration") or ""
+            if number.isdigit() and int(number) <= after_iteration:
+                writer.writerow(row)
+        self._replace(PROGRESS, text.getvalue() if fields else "")
+
+    def _replace(self, name: str, text: str) -> None:
+        """Write a file aside and rename it, so that it is there whole or as it was."""
+        try:
+            descriptor, aside = tempfile.mkstemp(prefix=f".{name}.", dir=self.path)
+            try:
+                with os.fdopen(descriptor, "w") as file:
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                Path(aside).replace(self.path / name)
+            except BaseException:
+                Path(aside).unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise _cannot_write(self.path / name, error) from error
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _cannot_write(path: Path, error: OSError) -> ResultsError:
+    return ResultsError(
+        f"cannot write {path}: {error.strerror or error}",
+        hint="Choose a folder with space that you may write to by --results or DTRAINER_RESULTS.",
+    )

@@ -1,0 +1,361 @@
+"""Checkpoints on disk: all or nothing, checked when read, without pickle.
+
+A checkpoint is a folder `checkpoint_000010` with
+
+- `metadata.json`: what it is of, and size and SHA-256 of every other file,
+- `policies/<id>.safetensors`: the weights by parameter name,
+- `state.json` and `arrays.npz`: everything else that training depends on.
+
+It is written aside, synced and renamed, so it is there whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import logging
+import os
+import re
+import secrets
+import shutil
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from dtrainer.config.errors import CheckpointError
+from dtrainer.training.state_tree import decode, encode
+
+Weights = dict[str, dict[str, NDArray[Any]]]
+
+FORMAT = "dtrainer-checkpoint"
+FORMAT_VERSION = 1
+METADATA = "metadata.json"
+_NAME = re.compile(r"checkpoint_(\d{6,})")
+_PACKAGES = ("dtrainer", "torch", "numpy", "gymnasium")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint as it was read.
+
+    Attributes
+    ----------
+    path
+        Its folder.
+    iteration
+        Iterations trained.
+    metadata
+        What it is of.
+    state
+        The tree that was saved.
+    weights
+        Policy id to parameter name to array.
+    """
+
+    path: Path
+    iteration: int
+    metadata: dict[str, Any]
+    state: Any
+    weights: Weights
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+def write_checkpoint(
+    directory: Path,
+    iteration: int,
+    state: Any,
+    *,
+    weights: Mapping[str, Mapping[str, NDArray[Any]]],
+    metadata: Mapping[str, Any],
+    keep: int | None = None,
+) -> Path:
+    """Write a checkpoint, then remove the oldest beyond `keep`.
+
+    Parameters
+    ----------
+    directory
+        The folder of checkpoints, made if missing.
+    iteration
+        Names the checkpoint; one of the same iteration is replaced.
+    state
+        A tree as `state_tree` writes it.
+    weights
+        Policy id to parameter name to array.
+    metadata
+        JSON data that says what it is of.
+    keep
+        How many of the latest to keep; None for all.
+
+    Returns
+    -------
+    The checkpoint's folder.
+
+    Raises
+    ------
+    CheckpointError
+        If it cannot be written. Earlier checkpoints stay as they were.
+    """
+    final = directory / f"checkpoint_{iteration:06d}"
+    aside = directory / f".{final.name}.tmp-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(directory)
+        _write_files(aside, iteration, state, weights, metadata)
+        _commit(aside, final)
+    except OSError as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise _cannot_write(final, error) from error
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    if keep is not None:
+        for old in list_checkpoints(directory)[:-keep]:
+            if old != final:
+                shutil.rmtree(old, ignore_errors=True)
+    return final
+
+
+def _write_files(
+    folder: Path,
+    iteration: int,
+    state: Any,
+    weights: Mapping[str, Mapping[str, NDArray[Any]]],
+    metadata: Mapping[str, Any],
+) -> None:
+    data, arrays = encode(state)
+    policies = folder / "policies"
+    policies.mkdir(parents=True)
+    for policy_id, named in weights.items():
+        contiguous = {name: np.ascontiguousarray(array) for name, array in named.items()}
+        _save_tensors(contiguous, policies / f"{quote(policy_id, safe='')}.safetensors")
+    (folder / "state.json").write_text(json.dumps(data, allow_nan=False))
+    with (folder / "arrays.npz").open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+    files = {
+        str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": _digest(path)}
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+    written = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "iteration": iteration,
+        "versions": {package: _version(package) for package in _PACKAGES},
+        **metadata,
+        "files": files,
+    }
+    (folder / METADATA).write_text(json.dumps(written, indent=1) + "\n")
+    for path in [*folder.rglob("*"), folder]:
+        _sync(path)
+
+
+def _save_tensors(tensors: dict[str, NDArray[Any]], path: Path) -> None:
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:  # its own error for a full disk, too
+        if shutil.disk_usage(path.parent).free < sum(t.nbytes for t in tensors.values()) + 65536:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
+        raise OSError(errno.EIO, str(error), str(path)) from error
+
+
+def _commit(aside: Path, final: Path) -> None:
+    """Put the new folder in its place.
+
+    A checkpoint of the same iteration is moved aside first; should the process end between the two
+    renames, the next writer moves it back.
+    """
+    replaced = None
+    if final.exists():
+        replaced = final.with_name(f".{final.name}.old-{os.getpid()}")
+        shutil.rmtree(replaced, ignore_errors=True)
+        final.rename(replaced)
+    aside.rename(final)
+    _sync(final.parent)
+    if replaced is not None:
+        shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _remove_leftovers(directory: Path) -> None:
+    """Clear what writers left that were ended while they wrote."""
+    for path in directory.glob(".checkpoint_*"):
+        name, _, rest = path.name[1:].partition(".")
+        if not rest.startswith(("tmp-", "old-")) or _is_alive(rest.split("-")[1]):
+            continue
+        if rest.startswith("old-") and not (directory / name).exists():
+            path.rename(directory / name)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_alive(pid: str) -> bool:
+    if pid == str(os.getpid()) or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _cannot_write(path: Path, error: OSError) -> CheckpointError:
+    free = ""
+    with contextlib.suppress(OSError):
+        existing = next(parent for parent in path.parents if parent.exists())
+        free = f" ({shutil.disk_usage(existing).free / 1e6:,.1f} MB are free there)"
+    return CheckpointError(
+        f"cannot write the checkpoint {path}: {error.strerror or error}{free}",
+        hint="Earlier checkpoints are intact. Free some space, or choose another --results folder.",
+    )
+
+
+# ---- reading -------------------------------------------------------------------------------------
+
+
+def list_checkpoints(directory: Path) -> list[Path]:
+    """Checkpoints in a folder, oldest first; damaged ones too."""
+    if not directory.is_dir():
+        return []
+    found = [path for path in directory.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]
+    return sorted(found, key=lambda path: int(path.name.partition("_")[2]))
+
+
+def latest_checkpoint(directory: Path) -> Path | None:
+    """Newest intact checkpoint in a folder; damaged ones are passed over with a warning."""
+    if directory.is_dir():
+        _remove_leftovers(directory)
+    for path in reversed(list_checkpoints(directory)):
+        try:
+            _verified_metadata(path)
+        except CheckpointError as error:
+            log.warning("passing over a damaged checkpoint: %s", error.message)
+        else:
+            return path
+    return None
+
+
+def read_metadata(path: str | Path) -> dict[str, Any]:
+    """What a checkpoint is of; `path` as in `read_checkpoint`."""
+    return _metadata(_resolve(Path(path)))
+
+
+def read_checkpoint(path: str | Path) -> Checkpoint:
+    """Read a checkpoint whole, after checking size and checksum of every file.
+
+    Parameters
+    ----------
+    path
+        A checkpoint's folder; a folder of checkpoints or a run stands for its newest intact one.
+
+    Raises
+    ------
+    CheckpointError
+        If it is no checkpoint, of a newer format, or damaged; says which file and how.
+    """
+    folder = _resolve(Path(path))
+    metadata = _verified_metadata(folder)
+    try:
+        data = json.loads((folder / "state.json").read_text())
+        with np.load(folder / "arrays.npz", allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        weights = {
+            unquote(file.stem): load_file(file)
+            for file in sorted((folder / "policies").glob("*.safetensors"))
+        }
+        state = decode(data, arrays)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, SafetensorError) as error:
+        raise CheckpointError(f"{folder} cannot be read: {error}") from error
+    return Checkpoint(folder, int(metadata["iteration"]), metadata, state, weights)
+
+
+def _resolve(path: Path) -> Path:
+    if (path / METADATA).is_file():
+        return path
+    if _NAME.fullmatch(path.name) and path.is_dir():
+        raise CheckpointError(f"{path} is damaged: {METADATA} is missing")
+    for folder in (path / "checkpoints", path):
+        if list_checkpoints(folder):
+            found = latest_checkpoint(folder)
+            if found is None:
+                raise CheckpointError(f"every checkpoint in {folder} is damaged")
+            return found
+    if not path.exists():
+        raise CheckpointError(f"there is no checkpoint {path}: it does not exist")
+    what = "a file" if path.is_file() else "a folder without " + METADATA
+    raise CheckpointError(
+        f"{path} is not a checkpoint: it is {what}",
+        hint="Expected a folder such as <run>/checkpoints/checkpoint_000010, or a run.",
+    )
+
+
+def _metadata(folder: Path) -> dict[str, Any]:
+    path = folder / METADATA
+    try:
+        metadata = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} is damaged: it is no JSON ({error})") from error
+    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is not that of a dtrainer checkpoint")
+    if metadata["format_version"] > FORMAT_VERSION:
+        raise CheckpointError(
+            f"{folder} has checkpoint format {metadata['format_version']}, this dtrainer reads up "
+            f"to {FORMAT_VERSION}",
+            hint=f"It was written by dtrainer {metadata.get('versions', {}).get('dtrainer')}.",
+        )
+    return metadata
+
+
+def _verified_metadata(folder: Path) -> dict[str, Any]:
+    metadata = _metadata(folder)
+    for name, expected in metadata["files"].items():
+        path = (folder / name).resolve()
+        if not path.is_relative_to(folder.resolve()):
+            raise CheckpointError(f"{folder} names a file outside of itself: {name}")
+        if not path.is_file():
+            raise CheckpointError(f"{folder} is damaged: {name} is missing")
+        size = path.stat().st_size
+        if size != expected["bytes"]:
+            raise CheckpointError(
+                f"{folder} is damaged: {name} has {size} bytes, expected {expected['bytes']}"
+            )
+        if _digest(path) != expected["sha256"]:
+            raise CheckpointError(f"{folder} is damaged: the checksum of {name} does not agree")
+    return metadata
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from benchmarks.measure import SOLVED_EPISODES, SOLVED_RETURN, learning_arguments, report
 from dtrainer import __version__
-from dtrainer.algorithms.ppo import PPO, PPOConfig
+from dtrainer.algorithms import get_config_class
+from dtrainer.algorithms.ppo import PPO
 from dtrainer.config import load_experiments
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "cartpole-ppo.yaml"
@@ -17,7 +18,7 @@ TUNED_STEPS = 100_000
 def main() -> None:
     arguments = learning_arguments(__doc__).parse_args()
     [experiment] = load_experiments(
-        EXAMPLE, [f"seed={arguments.seed}"], config_class=lambda run: PPOConfig
+        EXAMPLE, [f"seed={arguments.seed}"], config_class=get_config_class
     )
     trainer = PPO(config=experiment.config, env=experiment.env)
     steps, mean_return, solved = 0, float("nan"), False

@@ -27,14 +27,14 @@ def blocks(language: str) -> list[ParameterSet]:
 
 @pytest.mark.parametrize("text", blocks("yaml"))
 def test_experiments_load(text: str, tmp_path: Path) -> None:
-    from dtrainer.algorithms.ppo import PPOConfig
+    from dtrainer.algorithms import get_config_class
     from dtrainer.config import load_experiments
 
     if "run:" not in text:  # a section alone: complete it
         text = "run: PPO\nenv: CartPole-v1\n" + text
     path = tmp_path / "experiment.yaml"
     path.write_text(text)
-    [experiment] = load_experiments(path, config_class=lambda run: PPOConfig)
+    [experiment] = load_experiments(path, config_class=get_config_class)
     assert experiment.run == "PPO"
 
 

@@ -32,7 +32,7 @@ def describe_failure(outcome: Outcome, log_dir: Path | None) -> DtrainerError:
     path = _write(log_dir, f"worker-{outcome.slot}", outcome.traceback)
     if path is not None:
         hint = f"The actor's traceback is in {path}"
-    if outcome.error_type == "EnvError":
+    if outcome.error_type.rpartition(".")[2] == "EnvError":
         return EnvError(outcome.error_text, hint=hint)
     return ActorError(outcome.describe(), hint=hint)
 

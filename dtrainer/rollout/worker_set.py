@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -84,10 +84,16 @@ class WorkerSet:
         Where the remote workers live; None with `num_workers: 0`.
     log_dir
         Where tracebacks of actors go; None to leave them out.
+    exit_of
+        From a process id to how that process ended, where the cluster can tell.
     """
 
     def __init__(
-        self, spec: WorkerSpec, client: Client | None = None, log_dir: Path | None = None
+        self,
+        spec: WorkerSpec,
+        client: Client | None = None,
+        log_dir: Path | None = None,
+        exit_of: Callable[[int], str | None] | None = None,
     ) -> None:
         self.spec = spec
         self.local_worker = RolloutWorker(spec, 0)
@@ -99,9 +105,11 @@ class WorkerSet:
         self._pool: ActorPool | None = None
         if spec.config.num_workers > 0:
             assert client is not None
-            self._pool = self._make_pool(client)
+            self._pool = self._make_pool(client, exit_of)
 
-    def _make_pool(self, client: Client) -> ActorPool:
+    def _make_pool(
+        self, client: Client, exit_of: Callable[[int], str | None] | None
+    ) -> ActorPool:
         from dtrainer.cluster import ActorPool
 
         config = self.spec.config
@@ -111,6 +119,7 @@ class WorkerSet:
             config.num_workers,
             name="rollout",
             start_timeout_s=config.worker_start_timeout_s,
+            exit_of=exit_of,
         )
         pool.start()
         return pool

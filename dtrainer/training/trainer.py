@@ -131,7 +131,7 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
                     spec,
                     self.config.num_workers,
                     start_timeout_s=self.config.worker_start_timeout_s,
-                    preload=("dtrainer.rollout.worker",),
+                    preload=("gymnasium", "dtrainer.rollout.worker"),
                 )
                 self._client = self._cluster.client
             except Exception as error:
@@ -171,7 +171,8 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
         }
 
     def _build_workers(self) -> None:
-        self.workers = WorkerSet(self._spec, self._client, self._log_dir())
+        exit_of = None if self._cluster is None else self._cluster.exit_of
+        self.workers = WorkerSet(self._spec, self._client, self._log_dir(), exit_of)
         self.timers = Timers()
         self.history = metrics.EpisodeHistory(self.config.metrics_smoothing_episodes)
         self.iteration = 0

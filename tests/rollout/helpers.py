@@ -13,6 +13,7 @@ def make_worker(env, *, entropy=17, index=1, postprocess=None, weights=0.5, **co
         {
             "num_workers": 1,
             "rollout_fragment_length": 8,
+            "train_batch_size": 100_000,
             "model": {"fcnet_hiddens": [8]},
             **config,
         }

@@ -7,6 +7,7 @@ A page asks for one with a line `<!-- keys: dtrainer.config.TrainerConfig -->`.
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import types
 from collections.abc import Iterator
@@ -65,13 +66,21 @@ def describe_type(annotation: Any) -> str:
     )
 
 
+def described_in_docstring(config: type[BaseModel]) -> dict[str, str]:
+    """Read the numpydoc section "Parameters" of a class: a name, then its indented text."""
+    section = inspect.cleandoc(config.__doc__ or "").partition("Parameters\n----------\n")[2]
+    return dict(re.findall(r"^(\w+)\n((?:    .*\n?|\n(?=    ))+)", section, re.MULTILINE))
+
+
 def rows(config: type[BaseModel], without: type[BaseModel] | None) -> Iterator[str]:
     known = {} if without is None else without.model_fields
+    elsewhere = described_in_docstring(config)
     for name, info in config.model_fields.items():
         if name in known and default_of(known[name]) == default_of(info):
             continue
         kind = describe_type(info.annotation)
-        description = " ".join((info.description or "").split()).replace("|", "\\|")
+        description = info.description or elsewhere.get(name, "")
+        description = " ".join(description.split()).replace("|", "\\|")
         yield f"| `{info.alias or name}` | {cell(default_of(info))} | {kind} | {description} |"
 
 

@@ -11,12 +11,24 @@ import inspect
 import re
 import types
 from collections.abc import Iterator
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 MARKER = re.compile(r"<!-- keys: ([\w.]+)(?: - ([\w.]+))? -->")
+
+
+WORDS = {
+    int: "whole number",
+    float: "number",
+    str: "text",
+    bool: "true or false",
+    dict: "mapping",
+    list: "list",
+    tuple: "list",
+}
 
 
 def load(dotted: str) -> type[BaseModel]:
@@ -31,6 +43,8 @@ def default_of(info: FieldInfo) -> object:
 
 def cell(value: object) -> str:
     """Write a default as YAML would have it."""
+    if value is PydanticUndefined:
+        return "none: it must be given"
     if isinstance(value, BaseModel):
         return "see below"
     if value is None or isinstance(value, bool):
@@ -51,19 +65,16 @@ def describe_type(annotation: Any) -> str:
     if annotation is Any:
         return "any"
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is types.UnionType or str(origin) == "typing.Union":
+    if origin in (types.UnionType, Union):
         return " or ".join(dict.fromkeys(describe_type(each) for each in arguments))
-    if str(origin) == "typing.Literal":
+    if origin is Literal:
         return " or ".join(f"`{each}`" for each in arguments)
-    if str(origin) == "typing.Annotated":
+    if origin is Annotated:
         return describe_type(arguments[0])
-    if origin is list or origin is tuple:
-        return "list"
-    if origin is dict:
-        return "mapping"
-    return {"str": "text", "bool": "true or false", "dict": "mapping"}.get(
-        getattr(annotation, "__name__", ""), getattr(annotation, "__name__", str(annotation))
-    )
+    plain = origin or annotation
+    if isinstance(plain, type) and issubclass(plain, BaseModel):
+        return "section"
+    return WORDS.get(plain, plain.__name__)
 
 
 def described_in_docstring(config: type[BaseModel]) -> dict[str, str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from dtrainer.config.errors import ConfigError
+from dtrainer.config.synonyms import SYNONYMS
+from dtrainer.config.wording import Slot, expected, found, keys_of, model_at, slot_at, union_members
 
 Path = tuple[str | int, ...]
 
@@ -28,25 +30,58 @@ class Mistake:
         Keys from the outermost to the wrong one.
     message
         What was found and what was expected.
+    meant
+        The known key that an unknown one probably stands for.
     """
 
     path: Path
     message: str
+    meant: str | None = None
 
     @property
     def key(self) -> str:
-        """The path as people write it: `config.model.fcnet_hiddens`."""
-        return ".".join(str(part) for part in self.path)
+        """The path as files have it: `config.model.fcnet_hiddens[0]`."""
+        text = ""
+        for part in self.path:
+            text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+        return text
+
+    @property
+    def item(self) -> str:
+        """The path as programs have it: `config['model']['fcnet_hiddens'][0]`."""
+        return "config" + "".join(f"[{part!r}]" for part in self.path)
 
     def under(self, *prefix: str | int) -> Mistake:
         """Return the same mistake, seen from further out."""
-        return Mistake((*prefix, *self.path), self.message)
+        return replace(self, path=(*prefix, *self.path))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a key was written: on a line of the file, or in an override (which has no line)."""
+
+    text: str
+    line: int | None = None
+
+
+class MistakesError(ConfigError):
+    """Everything that is wrong with a configuration.
+
+    Attributes
+    ----------
+    mistakes
+        One for each wrong key.
+    """
+
+    def __init__(self, message: str, mistakes: Sequence[Mistake]) -> None:
+        super().__init__(message)
+        self.mistakes = tuple(mistakes)
 
 
 def raise_mistakes(
     mistakes: Iterable[Mistake],
-    where: str | None = None,
-    locate: Callable[[Path], str | None] = lambda path: None,
+    where: str,
+    locate: Callable[[Path], Place | None] | None = None,
 ) -> None:
     """Raise one ConfigError for all mistakes, if there are any.
 
@@ -57,143 +92,105 @@ def raise_mistakes(
     where
         File or object that they are in.
     locate
-        From a path to where it is, such as `line 7`.
+        From a path to where in the file it is; None for a configuration made by a program.
     """
-    lines = []
-    for mistake in mistakes:
-        place = locate(mistake.path)
-        line = f"{mistake.key}: {mistake.message}" if mistake.path else mistake.message
-        number = int(place.split()[1]) if place and place.startswith("line ") else 1 << 30
-        lines.append((number, f"{place}: {line}" if place else line))
-    if not lines:
+    entries = []
+    for mistake in dict.fromkeys(mistakes):
+        place = locate(mistake.path) if locate is not None else None
+        key = mistake.key if locate is not None else mistake.item
+        text = f"{key}: {mistake.message}" if key else mistake.message
+        line = place.line if place is not None and place.line is not None else 1 << 30
+        entries.append((line, mistake, f"{place.text}: {text}" if place else text))
+    if not entries:
         return
-    lines = sorted(set(lines), key=lambda entry: entry[0])
-    count = f"{len(lines)} mistake{'s' if len(lines) > 1 else ''}"
-    head = f"{where}: {count}" if where else f"the configuration has {count}"
-    raise ConfigError("\n  ".join([head, *(text for _, text in lines)]))
+    entries.sort(key=lambda entry: entry[0])
+    head = f"{where}: {len(entries)} mistake{'s' if len(entries) > 1 else ''}"
+    message = "\n  ".join([head, *(text for _, _, text in entries)])
+    raise MistakesError(message, [mistake for _, mistake, _ in entries])
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant."""
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return found[0] if found else None
+    """Return the known name that was probably meant, whatever its case."""
+    folded = {other.casefold(): other for other in known}
+    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    return folded[close[0]] if close else None
 
 
-def show(value: Any) -> str:
-    """Say what a value is, shortly."""
-    kinds = {str: "a string", dict: "a mapping", list: "a list"}
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = repr(value)
-    text = text if len(text) <= 60 else text[:57] + "..."
-    return f"{text} ({kinds[type(value)]})" if type(value) in kinds else text
+def from_pydantic(error: ValidationError, model: type[BaseModel], data: Any) -> list[Mistake]:
+    """Put pydantic's complaints about a model into words of ours, one for each key.
 
-
-def from_pydantic(error: ValidationError, model: type[BaseModel]) -> list[Mistake]:
-    """Put pydantic's complaints about a model into words of ours, one for each key."""
-    found: dict[Path, list[str]] = {}
-    value_at: dict[Path, Any] = {}
+    Parameters
+    ----------
+    error
+        What pydantic raised.
+    model
+        The model that it checked.
+    data
+        What was checked; tells keys from the names that pydantic gives the members of a union.
+    """
+    mistakes: dict[Path, Mistake] = {}
     for detail in error.errors(include_url=False):
-        path, expected = _place(detail, model)
-        entries = found.setdefault(path, [])
-        if expected not in entries:
-            entries.append(expected)
-        value_at.setdefault(path, detail.get("input"))
-    mistakes = []
-    for path, expected in found.items():
-        if expected[0].startswith("!"):
-            mistakes.append(Mistake(path, expected[0][1:]))
-        else:
-            text = f"expected {' or '.join(expected)}, found {show(value_at[path])}"
-            mistakes.append(Mistake(path, text))
-    return mistakes
+        path = _keys_only(detail["loc"], data, missing=detail["type"] == "missing")
+        if path not in mistakes:
+            mistakes[path] = _mistake(path, detail, model)
+    # Of a union's complaints, one may be about the whole value and another about an entry of it.
+    return [
+        mistake
+        for path, mistake in mistakes.items()
+        if not any(other[: len(path)] == path and other != path for other in mistakes)
+    ]
 
 
-def _place(detail: Any, model: type[BaseModel]) -> tuple[Path, str]:
-    """Path of a complaint without pydantic's own parts, and what was expected there."""
+def _keys_only(loc: tuple[str | int, ...], data: Any, *, missing: bool) -> Path:
     path: list[str | int] = []
-    current: Any = model
-    for part in detail["loc"]:
-        if isinstance(part, str) and path and not _is_key(part, current, detail):
-            continue  # names a member of a union, not a key
-        path.append(part)
-        current = _section(current, part)
-    return tuple(path), _expected(detail, model, tuple(path))
+    value = data
+    for number, part in enumerate(loc):
+        is_key = isinstance(value, dict) and part in value
+        is_index = isinstance(value, list | tuple) and isinstance(part, int) and part < len(value)
+        if is_key or is_index:
+            path.append(part)
+            value = value[part]
+        elif missing and number == len(loc) - 1:
+            path.append(part)
+    return tuple(path)
 
 
-def _is_key(part: str, current: Any, detail: Any) -> bool:
-    if isinstance(current, type) and issubclass(current, BaseModel):
-        return True
-    return current == "mapping" and not any(mark in part for mark in "[(-")
-
-
-def _section(current: Any, part: str | int) -> Any:
-    if isinstance(current, type) and issubclass(current, BaseModel):
-        names = {field.alias or name: field for name, field in current.model_fields.items()}
-        field = names.get(str(part))
-        if field is None:
-            return None
-        annotation: Any = field.annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            return annotation
-        return "mapping" if "dict" in str(annotation) else None
-    return None
-
-
-_PHRASES = {
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "finite_number": "a finite number",
-    "string_type": "a string",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "dict_type": "a mapping",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "model_type": "a mapping",
-    "missing": "a value",
-}
-
-
-def _expected(detail: Any, model: type[BaseModel], path: Path) -> str:
-    kind, context = detail["type"], detail.get("ctx", {})
+def _mistake(path: Path, detail: Any, model: type[BaseModel]) -> Mistake:
+    kind, value = detail["type"], detail.get("input")
     if kind == "extra_forbidden":
-        return "!" + unknown_key(str(path[-1]), _known_keys(model, path[:-1]))
-    if kind == "literal_error":
-        return "one of " + str(context["expected"]).replace(" or ", ", ").replace("'", "")
-    signs = {
-        "greater_than": ">",
-        "greater_than_equal": ">=",
-        "less_than": "<",
-        "less_than_equal": "<=",
-    }
-    if kind in signs:
-        bound = next(value for name, value in context.items() if name in ("gt", "ge", "lt", "le"))
-        return f"a number {signs[kind]} {bound:g}"
-    if kind == "value_error":
-        return "!" + str(context.get("error", detail["msg"]))
-    if kind == "string_pattern_mismatch" and path[-1:] == ("device",):
-        return "auto, cpu, cuda or cuda:N"
-    if kind in ("too_short", "too_long"):
-        return "a pair [timestep, value]"
-    return _PHRASES.get(kind, str(detail["msg"]))
+        section = model_at(model, path[:-1])
+        return unknown_key(path, keys_of(section) if section is not None else [])
+    if kind == "value_error":  # raised by a validator of ours, in words for people
+        return Mistake(path, str(detail["ctx"]["error"]))
+    slot = slot_at(model, path)
+    if kind == "missing":
+        return Mistake(path, "is missing" + (f": expected {expected(slot)}" if slot else ""))
+    if slot is None:
+        return Mistake(path, f"{detail['msg'].lower()}, found {found(value)}")
+    return Mistake(path, wrong_value(expected(slot), value, _choices(slot)))
 
 
-def _known_keys(model: type[BaseModel], path: Path) -> list[str]:
-    current: Any = model
-    for part in path:
-        current = _section(current, part)
-    if not (isinstance(current, type) and issubclass(current, BaseModel)):
-        return []
-    return [field.alias or name for name, field in current.model_fields.items()]
+def _choices(slot: Slot) -> list[str]:
+    return [
+        str(choice)
+        for member in union_members(slot)
+        if get_origin(member.annotation) is Literal
+        for choice in get_args(member.annotation)
+    ]
 
 
-def unknown_key(name: str, known: Iterable[str]) -> str:
+def wrong_value(wanted: str, value: Any, choices: Iterable[str] = ()) -> str:
+    """Say what was expected, what was found, and which of the choices was meant."""
+    meant = nearest(value, choices) if isinstance(value, str) else None
+    return f"expected {wanted}, found {found(value)}" + (
+        f". Did you mean {meant}?" if meant else ""
+    )
+
+
+def unknown_key(path: Path, known: Iterable[str]) -> Mistake:
     """Say that a key is unknown, and which was meant."""
-    meant = nearest(name, known)
-    return "unknown key" + (f". Did you mean {meant}?" if meant else "")
+    key, known = str(path[-1]), list(known)
+    meant = SYNONYMS.get(key)
+    if meant not in known:
+        meant = nearest(key, known)
+    return Mistake(path, "unknown key" + (f". Did you mean {meant}?" if meant else ""), meant)

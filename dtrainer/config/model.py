@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from dtrainer.config.section import Section
 
 Activation = Literal["tanh", "relu", "silu", "swish", "elu", "linear"]
+Units = Annotated[int, Field(ge=1)]
 
 
-class ModelConfig(BaseModel):
+class ModelConfig(Section):
     """Options of the built-in networks."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    fcnet_hiddens: list[int] = Field(
-        [64, 64], description="Sizes of the hidden layers of fully connected networks."
+    fcnet_hiddens: list[Units] = Field(
+        default_factory=lambda: [64, 64],
+        description="Sizes of the hidden layers of fully connected networks.",
     )
     fcnet_activation: Activation = Field(
         "tanh", description="Nonlinearity after each hidden layer."
     )
     vf_share_layers: bool = Field(
-        False,
-        description="Whether the value function shares the policy's hidden layers.",
+        False, description="Whether the value function shares the policy's hidden layers."
     )
     free_log_std: bool = Field(
         False,
@@ -54,9 +55,4 @@ class ModelConfig(BaseModel):
     custom_action_dist: str | None = Field(
         None, description="Name of a registered action distribution."
     )
-    custom_preprocessor: str | None = Field(
-        None, description="Name of a registered preprocessor."
-    )
-    custom_options: dict[str, Any] = Field(
-        default_factory=dict, description="Old name of custom_model_config."
-    )
+    custom_preprocessor: str | None = Field(None, description="Name of a registered preprocessor.")

@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from dtrainer.config.mistakes import Mistake, show
+from dtrainer.config.mistakes import Mistake
+from dtrainer.config.wording import found
 
 KEYS = frozenset(
     {
@@ -64,9 +65,15 @@ MODEL_KEYS = frozenset(
         "custom_model_config",
         "custom_action_dist",
         "custom_preprocessor",
-        "custom_options",
     }
 )
+
+
+_REASONS = {
+    "in_evaluation": "is set by dtrainer itself: leave it out",
+    "ignore_worker_failures": "going on with fewer workers is not built yet: a lost worker ends "
+    "the run, and --resume goes on from its last checkpoint. Leave it at its default (false)",
+}
 
 
 def not_built_yet(config: BaseModel) -> list[Mistake]:
@@ -86,6 +93,14 @@ def _changed(section: BaseModel, keys: frozenset[str]) -> list[Mistake]:
         value: Any = getattr(section, name)
         default = field.get_default(call_default_factory=True)
         if value != default:
-            text = f"{show(value)} is not built yet; leave it at its default, {show(default)}"
-            mistakes.append(Mistake((field.alias or name,), text))
+            text = f"{_short(value)} is not built yet; leave it at its default ({found(default)})"
+            key = field.alias or name
+            mistakes.append(Mistake((key,), _REASONS.get(key, text)))
     return mistakes
+
+
+def _short(value: Any) -> str:
+    """Name what is asked for: the type of an exploration, else the value."""
+    if isinstance(value, dict) and isinstance(value.get("type"), str):
+        return str(value["type"])
+    return found(value)

@@ -3,32 +3,57 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from copy import deepcopy
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    Field,
+    ModelWrapValidatorHandler,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
+from dtrainer.config.checks import check_config, checked
+from dtrainer.config.compat import EXPLORATION, MULTIAGENT, merged, translate, warn
+from dtrainer.config.mistakes import raise_mistakes
 from dtrainer.config.model import ModelConfig
+from dtrainer.config.plain import plain
+from dtrainer.config.section import Section
 from dtrainer.config.types import Int, Number
+from dtrainer.config.wording import found
 
 Filter = Literal["NoFilter", "MeanStdFilter", "ConcurrentMeanStdFilter"]
 
 
-class TrainerConfig(BaseModel):
+EnvName = Annotated[Any, WithJsonSchema({"type": ["string", "null"]})]
+"""What `env` may be: in a file a name; in a program also a class, a function or the like."""
+
+LONGEST_AUTO_FRAGMENT = 500
+"""Steps of the longest fragment that `auto` chooses.
+
+With a simulator of one second a step, its workers still answer within `sample_timeout_s`.
+"""
+
+
+class TrainerConfig(Section):
     """The keys that all algorithms share; each algorithm extends them.
 
-    A configuration is made by `from_dict`, which reports all mistakes at once, and does not
-    change afterwards; `merge` gives a changed copy.
+    Whichever way a configuration is made, all mistakes are reported at once, as a `ConfigError`.
+    It does not change afterwards; `merge` gives a changed copy.
+
+    An algorithm adds fields, gives common ones another default, and extends `cross_checks`.
+
+    Attributes
+    ----------
+    samples_train_batches
+        Whether `train_batch_size` is what is sampled for an update. False for algorithms that
+        learn from a replay buffer: there it has nothing to do with fragments.
     """
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        populate_by_name=True,
-        arbitrary_types_allowed=True,
-        protected_namespaces=(),
-    )
+    samples_train_batches: ClassVar[bool] = True
 
     # ---- rollout workers ---------------------------------------------------------------------
     num_workers: Int = Field(
@@ -37,10 +62,10 @@ class TrainerConfig(BaseModel):
     num_envs_per_worker: Int = Field(
         1, ge=1, description="Environments that a worker steps side by side."
     )
-    rollout_fragment_length: Int | Literal["auto"] = Field(
+    rollout_fragment_length: Annotated[Int, Field(ge=1)] | Literal["auto"] = Field(
         "auto",
-        description="Steps of each environment in a fragment; auto makes one fragment of every "
-        "worker a train batch.",
+        description="Steps of each environment in a fragment; auto: as fits train_batch_size, "
+        "at most 500.",
     )
     batch_mode: Literal["truncate_episodes", "complete_episodes"] = Field(
         "truncate_episodes",
@@ -48,8 +73,8 @@ class TrainerConfig(BaseModel):
     )
     vectorize_mode: Literal["auto", "sync", "self"] = Field(
         "auto",
-        description="Whether environments that can step many of themselves as one do so: auto with "
-        "more than one environment a worker, sync never, self always.",
+        description="Whether environments that can step many of themselves as one do so: auto from "
+        "16 environments a worker on, sync never, self always.",
     )
     sample_timeout_s: Number = Field(
         600.0, gt=0, description="Seconds after which an actor's unanswered call is an error."
@@ -67,11 +92,11 @@ class TrainerConfig(BaseModel):
     num_gpus: Number = Field(0.0, ge=0, description="GPUs that the learner must have.")
     device: str = Field(
         "auto",
-        pattern=r"^(auto|cpu|cuda(:\d+)?)$",
         description="Where to learn: auto (a GPU where there is one), cpu, cuda or cuda:N.",
     )
     torch_num_threads: Int | None = Field(
-        None, ge=1, description="Threads of PyTorch in the driver; null for its own choice."
+        None, ge=1, description="Threads of PyTorch in the driver; null: one for networks below 200,000 "
+        "parameters, else its own choice."
     )
     train_batch_size: Int = Field(
         200, ge=1, description="Environment steps of a train batch, at least."
@@ -82,7 +107,7 @@ class TrainerConfig(BaseModel):
     )
 
     # ---- environment -----------------------------------------------------------------------------
-    env: Any = Field(
+    env: EnvName = Field(
         None, description="Gymnasium id, registered name, dotted path, class or function."
     )
     env_config: dict[str, Any] = Field(
@@ -101,7 +126,7 @@ class TrainerConfig(BaseModel):
     normalize_actions: bool = Field(
         False, description="Whether the policy acts in [-1, 1], mapped to the space's bounds."
     )
-    clip_rewards: bool | Number | None = Field(
+    clip_rewards: bool | Annotated[Number, Field(gt=0)] | None = Field(
         None, description="true: sign of the reward; a number c: clip to [-c, c]; false: neither."
     )
     clip_actions: bool = Field(
@@ -126,7 +151,7 @@ class TrainerConfig(BaseModel):
         False, description="Whether workers repeat their first fragment; to measure the rest."
     )
 
-    # ---- framework: accepted for old files, without effect ------------------------------------------
+    # ---- framework: accepted for old files, without effect ---------------------------------------
     framework: Literal["torch"] = Field("torch", description="PyTorch, always.")
     eager_tracing: bool = Field(False, description="TensorFlow's; without effect.")
     no_eager_on_workers: bool = Field(False, description="TensorFlow's; without effect.")
@@ -140,7 +165,7 @@ class TrainerConfig(BaseModel):
     # ---- exploration -----------------------------------------------------------------------------
     explore: bool = Field(True, description="Whether actions are sampled or the most probable.")
     exploration_config: dict[str, Any] = Field(
-        default_factory=lambda: {"type": "StochasticSampling"},
+        default_factory=lambda: dict(EXPLORATION),
         description="Kind of exploration and its options.",
     )
 
@@ -224,11 +249,34 @@ class TrainerConfig(BaseModel):
 
     # ---- several agents, replay ------------------------------------------------------------------
     multiagent: dict[str, Any] = Field(
-        default_factory=dict, description="Policies and how agents map to them."
+        default_factory=lambda: deepcopy(MULTIAGENT),
+        description="Policies and how agents map to them.",
     )
     replay_sequence_length: Int = Field(1, ge=1, description="Steps replayed in one piece.")
 
     # ---- making and changing ---------------------------------------------------------------------
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _all_mistakes_at_once(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        return data if isinstance(data, cls) else checked(cls, data, handler)
+
+    @field_validator("device")
+    @classmethod
+    def _is_a_device(cls, value: str) -> str:
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", value):
+            raise ValueError(f"expected auto, cpu, cuda or cuda:N, found {found(value)}")
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _is_an_env(cls, value: Any) -> Any:
+        if value is None or callable(value) or (isinstance(value, str) and value):
+            return value
+        raise ValueError(
+            "expected a Gymnasium id, a registered name, a dotted path, a class or a function, "
+            f"found {found(value)}"
+        )
 
     @classmethod
     def from_dict(cls, mapping: Mapping[str, Any], *, where: str | None = None) -> Self:
@@ -239,18 +287,15 @@ class TrainerConfig(BaseModel):
         mapping
             The keys; RLlib's old spellings are understood.
         where
-            What the mapping is, for messages.
+            What the mapping is, for messages; the class's name by default.
 
         Raises
         ------
         ConfigError
             With every mistake: the key, what was found and expected, the nearest key.
         """
-        from dtrainer.config.checks import check_config
-        from dtrainer.config.mistakes import raise_mistakes
-
         config, mistakes = check_config(cls, mapping)
-        raise_mistakes(mistakes, where)
+        raise_mistakes(mistakes, where or cls.__name__)
         assert config is not None
         return config
 
@@ -259,77 +304,114 @@ class TrainerConfig(BaseModel):
 
         Sections (`model`, `env_config`, …) merge key by key; `exploration_config` is replaced when
         its type changes.
-        """
-        from dtrainer.config.compat import merged
 
-        return self.from_dict(merged(self._set_keys(), mapping))
+        Raises
+        ------
+        ConfigError
+            With every mistake of the changes.
+        """
+        changes, mistakes, notes = translate(mapping)
+        raise_mistakes(mistakes, type(self).__name__)
+        for key, note in notes.items():
+            if key not in changes:  # those that stay are named when the whole is checked
+                warn(note)
+        return self.from_dict(merged(self._set_keys(), changes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all keys as plain data; classes and functions by name."""
-        return {name: _plain(value) for name, value in self.model_dump(by_alias=True).items()}
+        return {
+            field.alias or name: plain(getattr(self, name))
+            for name, field in type(self).model_fields.items()
+        }
 
     def changed(self) -> dict[str, Any]:
-        """Return the keys that differ from the defaults, as plain data."""
-        default = type(self)().to_dict()
-        return {name: value for name, value in self.to_dict().items() if value != default[name]}
+        """Return the keys that differ from the defaults, as plain data; of `model` those in it."""
+        changed = {}
+        for name, field in type(self).model_fields.items():
+            value, default = getattr(self, name), field.get_default(call_default_factory=True)
+            if value != default:
+                changed[field.alias or name] = plain(value)
+                if name == "model":
+                    usual = plain(default)
+                    changed[name] = {k: v for k, v in plain(value).items() if v != usual[k]}
+        return changed
 
     def _set_keys(self) -> dict[str, Any]:
-        return self.model_dump(by_alias=True, exclude_unset=True)
+        """Return the keys that were given, with the values themselves."""
+        keys: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            if name in self.model_fields_set:
+                keys[field.alias or name] = getattr(self, name)
+        if "model" in keys:
+            keys["model"] = self.model.model_dump(exclude_unset=True)
+        return keys
 
     # ---- fragment algebra ------------------------------------------------------------------------
 
     def resolved_fragment_length(self) -> int:
-        """Steps of each environment in a fragment, with `auto` resolved."""
+        """Steps of each environment in a fragment, with `auto` resolved.
+
+        `auto` takes the fewest rounds that divide the train batch evenly into fragments of at most
+        `LONGEST_AUTO_FRAGMENT` steps; where nothing does, the batch becomes a little larger.
+        """
         if self.rollout_fragment_length != "auto":
             return self.rollout_fragment_length
-        return max(1, math.ceil(self.train_batch_size / self._environments()))
+        return fitting_fragment(self.train_batch_size, self._environments())
 
     def steps_per_round(self) -> int:
         """Environment steps in one fragment of every worker."""
         return self.resolved_fragment_length() * self._environments()
 
     def rounds_per_batch(self) -> int:
-        """Fragments of every worker in a train batch."""
+        """Fragments of every worker in a train batch, so that it has at least its size."""
         return math.ceil(self.train_batch_size / self.steps_per_round())
 
     def _environments(self) -> int:
         return max(1, self.num_workers) * self.num_envs_per_worker
 
     def cross_checks(self) -> list[tuple[str, str]]:
-        """Check keys against each other; algorithms add their own.
+        """Check keys against each other; algorithms add their own to those of `super()`.
 
         Returns
         -------
-        Key and what is wrong, for each mistake.
+        Key and what is wrong, for each mistake. The text names every other key that it depends
+        on: where one of those is wrong itself, this mistake is left out.
         """
-        mistakes = []
         batch, steps = self.train_batch_size, self.steps_per_round()
-        smallest = self.rounds_per_batch() * steps
-        if self.batch_mode == "truncate_episodes" and smallest >= 2 * batch:
-            mistakes.append(
-                (
-                    "train_batch_size",
-                    f"{batch} cannot be reached: one fragment of every worker has {steps} steps "
-                    f"({max(1, self.num_workers)} workers x {self.num_envs_per_worker} "
-                    f"environments x {self.resolved_fragment_length()} steps), so the smallest "
-                    f"batch is {smallest}. {self._fitting()}",
-                )
+        if self.batch_mode != "truncate_episodes" or not self.samples_train_batches:
+            return []
+        if self.rollout_fragment_length == "auto" or self.rounds_per_batch() * steps < 2 * batch:
+            return []
+        return [
+            (
+                "train_batch_size",
+                f"{batch} cannot be reached: one fragment of every worker has {steps} steps "
+                f"(num_workers {max(1, self.num_workers)} x num_envs_per_worker "
+                f"{self.num_envs_per_worker} x rollout_fragment_length "
+                f"{self.resolved_fragment_length()}), so the smallest batch has "
+                f"{self.rounds_per_batch() * steps}. {self._what_fits()}",
             )
-        return mistakes
+        ]
 
-    def _fitting(self) -> str:
+    def _what_fits(self) -> str:
         fits, rest = divmod(self.train_batch_size, self._environments())
         if fits and not rest:
             return f"rollout_fragment_length: {fits} fits exactly"
-        return f"Set train_batch_size to a multiple of {self._environments()}"
+        return f"Set train_batch_size to at least {self.steps_per_round()}, or sample with fewer"
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    name = getattr(value, "__qualname__", type(value).__qualname__)
-    return f"{getattr(value, '__module__', '?')}.{name}"
+def fitting_fragment(batch: int, environments: int) -> int:
+    """Steps of each environment in a fragment, so that rounds of fragments make a train batch.
+
+    Parameters
+    ----------
+    batch
+        Steps of the train batch.
+    environments
+        That are stepped side by side, of all workers.
+    """
+    rounds = max(1, math.ceil(batch / (environments * LONGEST_AUTO_FRAGMENT)))
+    for even in range(rounds, 2 * rounds + 1):
+        if batch % (environments * even) == 0:
+            return batch // (environments * even)
+    return max(1, math.ceil(batch / (environments * rounds)))

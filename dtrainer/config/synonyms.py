@@ -1,0 +1,50 @@
+"""What other libraries, and later RLlib, call our keys: to answer an unknown key well."""
+
+from __future__ import annotations
+
+SYNONYMS = {
+    # RLlib after its trainers
+    "num_env_runners": "num_workers",
+    "num_rollout_workers": "num_workers",
+    "num_envs_per_env_runner": "num_envs_per_worker",
+    "num_epochs": "num_sgd_iter",
+    "minibatch_size": "sgd_minibatch_size",
+    "train_batch_size_per_learner": "train_batch_size",
+    "min_time_s_per_iteration": "min_iter_time_s",
+    "min_sample_timesteps_per_iteration": "timesteps_per_iteration",
+    "evaluation_duration": "evaluation_num_episodes",
+    "evaluation_num_env_runners": "evaluation_num_workers",
+    "metrics_num_episodes_for_smoothing": "metrics_smoothing_episodes",
+    "model_config": "model",
+    # Stable-Baselines3, CleanRL, Tianshou
+    "learning_rate": "lr",
+    "n_envs": "num_envs_per_worker",
+    "num_envs": "num_envs_per_worker",
+    "n_steps": "rollout_fragment_length",
+    "num_steps": "rollout_fragment_length",
+    "batch_size": "train_batch_size",
+    "n_epochs": "num_sgd_iter",
+    "update_epochs": "num_sgd_iter",
+    "gae_lambda": "lambda",
+    "clip_range": "clip_param",
+    "clip_coef": "clip_param",
+    "ent_coef": "entropy_coeff",
+    "vf_coef": "vf_loss_coeff",
+    "max_grad_norm": "grad_clip",
+    "target_kl": "kl_target",
+    "discount": "gamma",
+    "policy_kwargs": "model",
+    "env_kwargs": "env_config",
+    "env_id": "env",
+    "hidden_sizes": "fcnet_hiddens",
+    "net_arch": "fcnet_hiddens",
+    "activation": "fcnet_activation",
+    "activation_fn": "fcnet_activation",
+    # an experiment's
+    "algo": "run",
+    "algorithm": "run",
+    "environment": "env",
+    "stopping": "stop",
+    "checkpoint_frequency": "checkpoint_freq",
+    "num_to_keep": "keep_checkpoints_num",
+}

@@ -17,6 +17,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from dtrainer.config import ModelConfig, TrainerConfig, notyet
+
+NOT_BUILT_YET = notyet.KEYS | notyet.MODEL_KEYS
+
 MARKER = re.compile(r"<!-- keys: ([\w.]+)(?: - ([\w.]+))? -->")
 
 
@@ -90,6 +94,8 @@ def rows(config: type[BaseModel], without: type[BaseModel] | None) -> Iterator[s
         if name in known and default_of(known[name]) == default_of(info):
             continue
         kind = describe_type(info.annotation)
+        if name in NOT_BUILT_YET and config in (TrainerConfig, ModelConfig):
+            kind += "; *not built yet*"
         description = info.description or elsewhere.get(name, "")
         description = " ".join(description.split()).replace("|", "\\|")
         yield f"| `{info.alias or name}` | {cell(default_of(info))} | {kind} | {description} |"

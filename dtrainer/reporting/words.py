@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 LABELS = {
     "timesteps_total": "environment steps",
@@ -60,6 +60,6 @@ def figure(value: Any, digits: int = 1) -> str:
     return f"{number:,.{digits}f}"
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[float]:
     """Whether a result holds a finite number there."""
     return isinstance(value, int | float) and math.isfinite(value)

@@ -86,7 +86,7 @@ def learning_curve(
     suffix = output.suffix.lstrip(".").lower()
     if suffix not in known:
         raise ResultsError(
-            f"cannot draw into {output}: {output.suffix or 'no suffix'} is not a format of pictures",
+            f"cannot draw into {output}: {suffix or 'a name without suffix'} is no picture format",
             hint=f"Formats: {', '.join(known)}.",
         )
     try:
@@ -125,8 +125,8 @@ def read_curve(run: RunDirectory, x: str, y: str) -> Curve:
     low = high = None
     if y == RETURN and all(key in record for record in both for key in RANGE):
         low, high = (np.array([record[key] for record in both], np.float64) for key in RANGE)
-    columns = (np.array([record[key] for record in both], np.float64) for key in (x, y))
-    return Curve(run, *columns, low, high)
+    along, up = (np.array([record[key] for record in both], np.float64) for key in (x, y))
+    return Curve(run, along, up, low, high)
 
 
 def _no_numbers(

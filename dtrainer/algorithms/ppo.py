@@ -115,8 +115,9 @@ class PPOLearner(Learner[PPOConfig]):
         entropy_coeff = self.entropy_coeff(timestep)
         tensors = self.to_device(batch, TRAIN_COLUMNS)
         tensors[columns.ADVANTAGES] = standardized(tensors[columns.ADVANTAGES])
-        for _ in range(config.num_sgd_iter):
+        for number in range(config.num_sgd_iter):
             epoch = []
+            last = number == config.num_sgd_iter - 1
             for minibatch in self.minibatches(
                 tensors, config.sgd_minibatch_size, shuffle=config.shuffle_sequences
             ):
@@ -131,7 +132,9 @@ class PPOLearner(Learner[PPOConfig]):
                     entropy_coeff=entropy_coeff,
                 )
                 stats["grad_gnorm"] = self.descend(loss, lr, config.grad_clip)
-                epoch.append(stats)
+                if last:  # what the update did in the end; measuring costs time
+                    stats |= policy_stats(logits.detach(), minibatch, self.distribution)
+                    epoch.append(stats)
         self.version += 1
         means = mean_stats(epoch)
         self._adapt_kl_coeff(means["kl"])
@@ -222,14 +225,12 @@ def ppo_loss(
     clipped = ratio.clamp(1 - config.clip_param, 1 + config.clip_param)
     policy_loss = -torch.minimum(ratio * advantages, clipped * advantages).mean()
 
-    entropy = distribution.entropy(logits).mean()
-    loss = policy_loss - entropy_coeff * entropy
-    old_inputs = batch[columns.ACTION_DIST_INPUTS]
+    loss = policy_loss
+    if entropy_coeff != 0:
+        loss = loss - entropy_coeff * distribution.entropy(logits).mean()
     if kl_coeff > 0:
-        kl = distribution.kl(old_inputs, logits).mean()
-        loss = loss + kl_coeff * kl
-    else:
-        kl = distribution.kl(old_inputs, logits.detach()).mean()
+        old_inputs = batch[columns.ACTION_DIST_INPUTS]
+        loss = loss + kl_coeff * distribution.kl(old_inputs, logits).mean()
 
     targets = batch[columns.VALUE_TARGETS]
     errors = (values - targets).square()
@@ -241,14 +242,16 @@ def ppo_loss(
     if config.use_critic:
         loss = loss + config.vf_loss_coeff * vf_loss
 
-    stats = {
-        "total_loss": loss,
-        "policy_loss": policy_loss,
-        "vf_loss": vf_loss,
-        "kl": kl,
-        "entropy": entropy,
-    }
+    stats = {"total_loss": loss, "policy_loss": policy_loss, "vf_loss": vf_loss}
     return loss, {name: stat.detach() for name, stat in stats.items()}
+
+
+def policy_stats(logits: Tensor, batch: Tensors, distribution: ActionDistribution) -> Tensors:
+    """Divergence from the policy that sampled, KL(old || new), and entropy; means, 0-d each."""
+    return {
+        "kl": distribution.kl(batch[columns.ACTION_DIST_INPUTS], logits).mean(),
+        "entropy": distribution.entropy(logits).mean(),
+    }
 
 
 def standardized(advantages: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import tempfile
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 import typer
 from rich.console import Console
@@ -75,9 +75,14 @@ def _fail(message: str, hint: str | None, code: int) -> None:
 
 
 def _show_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
 ) -> None:
-    """Print ours as one line; leave others' to the log of Python's developer mode."""
+    """Print warnings for people as one line; others', such as deprecations, not at all."""
     if category.__module__.startswith("dtrainer.") or issubclass(category, UserWarning):
         Console(stderr=True, soft_wrap=True, highlight=False).print(
             f"[yellow]Warning:[/] {escape(str(message))}"

@@ -19,9 +19,7 @@ def command(
     explore: Annotated[
         bool, typer.Option("--explore", help="Sample actions instead of taking the best.")
     ] = False,
-    video: Annotated[
-        Path | None, typer.Option(help="Folder for a video of each episode.")
-    ] = None,
+    video: Annotated[Path | None, typer.Option(help="Folder for a video of each episode.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Play episodes with a trained policy, on seeds that training has not used."""

@@ -175,10 +175,8 @@ def _restore(trainer: Trainer[Any], directory: RunDirectory) -> dict[str, Any] |
     dropped = directory.truncate_results(trainer.iteration)
     text = f" ({dropped} later results are trained again)" if dropped else ""
     console.print(f"Resuming after iteration {trainer.iteration}{text}.")
-    last = None
-    for last in directory.results():
-        pass
-    return last
+    results = list(directory.results())
+    return results[-1] if results else None
 
 
 class Interrupts:

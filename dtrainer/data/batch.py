@@ -120,7 +120,7 @@ class SampleBatch:
         if len(batches) == 1:
             return batches[0]
         first = batches[0]
-        data = {name: np.concatenate([b._data[name] for b in batches]) for name in first.keys()}
+        data = {name: np.concatenate([b._data[name] for b in batches]) for name in first}
         all_cuts = [batch.cuts for batch in batches]
         cuts = None
         if all(c is not None for c in all_cuts):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-class EnvFailure(Exception):
+class EnvFailure(Exception):  # noqa: N818 - no error for people, that is EnvError
     """One environment of a batch raised or broke its declared spaces.
 
     The sampler knows the episode's seed and step and turns this into an `EnvError`.
@@ -107,7 +107,7 @@ class SyncEnvs(EnvBatch):
         At least one; all of the same spaces.
     """
 
-    def __init__(self, envs: list[gym.Env]) -> None:  # type: ignore[type-arg]
+    def __init__(self, envs: list[gym.Env]) -> None:
         space = envs[0].observation_space
         assert isinstance(space, gym.spaces.Box)
         self.envs = envs

@@ -111,8 +111,9 @@ def probe_env(maker: EnvMaker, config: TrainerConfig) -> tuple[Any, Any]:
                     "API: obs, reward, terminated, truncated, info"
                 )  # fmt: skip
             check_observation(space, answer[0], 0)
-            if not np.isscalar(answer[1]) and np.ndim(answer[1]) != 0:
-                raise EnvFailure(0, f"returned the reward {answer[1]!r}; expected one number")
+            reward: Any = answer[1]
+            if np.ndim(reward) != 0:
+                raise EnvFailure(0, f"returned the reward {reward!r}; expected one number")
         except EnvFailure as failure:
             raise EnvError(f"environment {maker.name!r}, {where}: it {failure.what}") from failure
         except EnvError:

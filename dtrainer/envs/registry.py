@@ -14,7 +14,7 @@ import gymnasium as gym
 from dtrainer.config.errors import EnvError
 from dtrainer.envs.context import EnvContext
 
-EnvCreator = Callable[[EnvContext], gym.Env]  # type: ignore[type-arg]
+EnvCreator = Callable[[EnvContext], gym.Env]
 
 _registered: dict[str, EnvCreator] = {}
 
@@ -54,7 +54,7 @@ class EnvMaker:
     max_episode_steps: int | None = None
     vector_spec: gym.envs.registration.EnvSpec | None = field(default=None, repr=False)
 
-    def make(self, context: EnvContext) -> gym.Env:  # type: ignore[type-arg]
+    def make(self, context: EnvContext) -> gym.Env:
         """Make one environment.
 
         Raises
@@ -76,7 +76,7 @@ class EnvMaker:
             )
         return env
 
-    def make_vector(self, num_envs: int, context: EnvContext) -> gym.vector.VectorEnv:  # type: ignore[type-arg]
+    def make_vector(self, num_envs: int, context: EnvContext) -> gym.vector.VectorEnv:
         """Make `num_envs` environments that step as one (needs `vector_spec`)."""
         assert self.vector_spec is not None
         return gym.make_vec(
@@ -120,9 +120,9 @@ def resolve_env(env: Any) -> EnvMaker:
 class _ClassCreator:
     """Makes an environment of a class; `env_config` becomes keyword arguments."""
 
-    cls: type[gym.Env]  # type: ignore[type-arg]
+    cls: type[gym.Env]
 
-    def __call__(self, context: EnvContext) -> gym.Env:  # type: ignore[type-arg]
+    def __call__(self, context: EnvContext) -> gym.Env:
         return self.cls(**context)
 
 
@@ -135,7 +135,7 @@ class _GymnasiumCreator:
 
     spec: gym.envs.registration.EnvSpec
 
-    def __call__(self, context: EnvContext) -> gym.Env:  # type: ignore[type-arg]
+    def __call__(self, context: EnvContext) -> gym.Env:
         kwargs = {"disable_env_checker": True, **context}
         return gym.make(self.spec, max_episode_steps=-1, **kwargs)
 

@@ -34,7 +34,7 @@ class SelfVectorizedEnvs(EnvBatch):
 
     resets_itself = True
 
-    def __init__(self, env: gym.vector.VectorEnv) -> None:  # type: ignore[type-arg]
+    def __init__(self, env: gym.vector.VectorEnv) -> None:
         mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
         if mode != AutoresetMode.NEXT_STEP:
             raise EnvError(

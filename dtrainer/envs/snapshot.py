@@ -32,7 +32,9 @@ def take_snapshot(env: Any) -> dict[str, Any] | None:
         return {"own": env.get_state()}
     try:
         state = {
-            name: _copy(value) for name, value in vars(env).items() if not isinstance(value, _STATIC)
+            name: _copy(value)
+            for name, value in vars(env).items()
+            if not isinstance(value, _STATIC)
         }
     except TypeError:
         return None

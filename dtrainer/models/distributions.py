@@ -80,9 +80,7 @@ class Categorical(ActionDistribution):
         """One logit an action."""
         return self.size
 
-    def sample(
-        self, inputs: Float, rng: np.random.Generator
-    ) -> tuple[NDArray[np.int64], Float]:
+    def sample(self, inputs: Float, rng: np.random.Generator) -> tuple[NDArray[np.int64], Float]:
         """Draw by inverting the cumulative distribution; see the base class."""
         shifted = inputs - inputs.max(axis=1, keepdims=True)
         cumulative = np.exp(shifted).cumsum(axis=1)
@@ -125,7 +123,8 @@ class DiagGaussian(ActionDistribution):
         mean, log_std = inputs[:, : self.size], inputs[:, self.size :]
         noise = rng.standard_normal(mean.shape, dtype=np.float32)
         logp = -0.5 * (noise * noise + _LOG_2PI).sum(axis=1) - log_std.sum(axis=1)
-        return mean + np.exp(log_std) * noise, logp.astype(np.float32, copy=False)
+        actions = (mean + np.exp(log_std) * noise).astype(np.float32, copy=False)
+        return actions, logp.astype(np.float32, copy=False)
 
     def mode(self, inputs: Float) -> tuple[Float, Float]:
         """Return the means; see the base class."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from dtrainer.models.spec import ActorCriticSpec
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "relu": functional.relu,
     "silu": functional.silu,
@@ -20,12 +22,11 @@ ACTIVATIONS = {
 }
 
 
-class ActorCritic(nn.Module):
+class ActorCritic:
     """An `ActorCriticSpec` in torch, with all parameters in one flat vector.
 
-    `parameters()` yields that vector alone, so the optimiser's step, the norm of the gradient
-    and the copy to the actors are each one operation. The layers are views of it; their
-    gradients are views of its gradient.
+    The layers' weights are views of that vector, so the optimiser's step, the norm of the gradient
+    and the copy to the actors are each one operation.
 
     Parameters
     ----------
@@ -41,32 +42,27 @@ class ActorCritic(nn.Module):
     """
 
     def __init__(self, spec: ActorCriticSpec, device: torch.device) -> None:
-        super().__init__()
         self.spec = spec
-        self.flat = nn.Parameter(torch.zeros(spec.layout.size, device=device))
-        self.flat.grad = torch.zeros_like(self.flat)
-        self._views = spec.layout.views(self.flat.detach())
-        gradients = spec.layout.views(self.flat.grad)
-        for name, view in self._views.items():
+        self.flat = torch.zeros(spec.layout.size, device=device)
+        self._views = spec.layout.views(self.flat)
+        for view in self._views.values():
             view.requires_grad_()
-            view.grad = gradients[name]
         self._activate = ACTIVATIONS[spec.activation]
 
     def load(self, flat: NDArray[np.float32]) -> None:
         """Take over a vector of weights `[P]` by copy."""
-        with torch.no_grad():
-            self.flat.copy_(torch.from_numpy(np.ascontiguousarray(flat)))
+        self.flat.copy_(torch.from_numpy(np.ascontiguousarray(flat)))
 
     def numpy(self) -> NDArray[np.float32]:
         """Copy of all parameters, float32 `[P]`."""
-        return self.flat.detach().cpu().numpy().copy()
+        return self.flat.cpu().numpy().copy()
 
-    def zero_grad(self, set_to_none: bool = False) -> None:
-        """Zero the gradient in place: the layers' gradients are views of it."""
-        assert self.flat.grad is not None
-        self.flat.grad.zero_()
+    def gradient(self, loss: Tensor) -> Tensor:
+        """Gradient of a 0-d loss with respect to all parameters, `[P]`; 0 for unused ones."""
+        parts = torch.autograd.grad(loss, list(self._views.values()), materialize_grads=True)
+        return torch.cat([part.reshape(-1) for part in parts])
 
-    def forward(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Action distribution and value.
 
         Parameters

@@ -152,9 +152,8 @@ def numbers(result: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
             flat |= numbers(value, f"{name}/")
-        elif isinstance(value, bool | int | float) or hasattr(value, "dtype"):
-            if getattr(value, "ndim", 0) == 0:
-                flat[name] = float(value) if isinstance(value, float) else int(value)
+        elif isinstance(value, bool | int | float):
+            flat[name] = float(value) if isinstance(value, float) else int(value)
     return flat
 
 

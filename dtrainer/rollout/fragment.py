@@ -134,8 +134,7 @@ class BatchBuilder:
         ends = np.cumsum([s.stop - s.start for s in segments]) - 1
         cuts = Cuts(ends, self._successors(trajectories, rows_t[ends], rows_env[ends]))
         data = {
-            name: column[rows_t, rows_env]
-            for name, column in self._columns(trajectories).items()
+            name: column[rows_t, rows_env] for name, column in self._columns(trajectories).items()
         }
         return SampleBatch(data, cuts)
 
@@ -187,7 +186,7 @@ class BatchBuilder:
 
     @staticmethod
     def _successors(trajectories: Trajectories, t: Array, env: Array) -> Array:
-        obs = trajectories.obs[t + 1, env]
+        obs: Array = trajectories.obs[t + 1, env]
         for row, key in enumerate(zip(t.tolist(), env.tolist(), strict=True)):
             if key in trajectories.final_obs:
                 obs[row] = trajectories.final_obs[key]

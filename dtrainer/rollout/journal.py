@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 def env_state(sampler: Sampler) -> list[Any]:
     """What the environments of a sampler are rebuilt from, as plain data."""
+    if not sampler.exact_recovery:
+        return []
     if sampler.envs.resets_itself:
         return [{"snapshot": sampler.envs.snapshot(None)}]
     entries: list[Any] = []
@@ -38,20 +40,25 @@ def env_state(sampler: Sampler) -> list[Any]:
 
 def last_raw_obs(sampler: Sampler, env: int) -> NDArray[np.float32]:
     """Observation that an environment returned last, unfiltered."""
-    if type(sampler.filter).__name__ == "NoFilter":
-        return sampler.columns.obs[sampler.columns.size, env].copy()
-    return sampler.raw[env].copy()
+    source = sampler.raw if sampler.filtering else sampler.columns.obs[sampler.columns.size]
+    last: NDArray[np.float32] = source[env].copy()
+    return last
 
 
 def restore_envs(sampler: Sampler, entries: list[Any]) -> None:
     """Bring the environments of a sampler to where `env_state` saw them.
 
-    An environment that cannot be brought there (it is not deterministic, or has no copy)
-    starts its episode anew, which is counted in `episodes_abandoned`.
+    An environment that cannot be brought there (it is not deterministic, has no copy, or
+    `exact_recovery` is off) starts its episode anew, which is counted in `episodes_abandoned`.
     """
     if sampler.envs.resets_itself:
-        _restore_as_one(sampler, entries[0]["snapshot"])
+        _restore_as_one(sampler, entries[0]["snapshot"] if entries else None)
         return
+    if not entries:
+        for env in range(sampler.envs.num_envs):
+            _abandon(sampler, env)
+        return
+    differing = 0
     for env, entry in enumerate(entries):
         actions = np.asarray(entry["actions"])
         open_rows = sampler.columns.size - sampler.starts[env]
@@ -61,18 +68,23 @@ def restore_envs(sampler: Sampler, entries: list[Any]) -> None:
             sampler.envs.restore(env, entry["snapshot"])
             sampler.raw[env] = entry["last_obs"]
         elif not _replay(sampler, env, actions, entry["last_obs"]):
-            log.warning(
-                "environment %r did not come back the same from its seed and actions; its episode "
-                "starts anew. Set exact_recovery: false if it is not deterministic.",
-                sampler.env_name,
-            )
+            differing += 1
             _abandon(sampler, env)
+    if differing:
+        log.warning(
+            "%d of %d environments %r did not come back the same from seed and actions; their "
+            "episodes start anew. Set exact_recovery: false if it is not deterministic.",
+            differing,
+            len(entries),
+            sampler.env_name,
+        )
 
 
 def _restore_as_one(sampler: Sampler, snapshot: Any) -> None:
     if snapshot is not None:
         sampler.envs.restore(None, snapshot)
         return
+    sampler.episodes += 1
     seeds = [sampler.episode_seed(env) for env in range(sampler.envs.num_envs)]
     sampler.envs.reset(seeds, sampler.raw)
     sampler.episodes_abandoned += sampler.envs.num_envs

@@ -67,6 +67,8 @@ class Sampler:
         Whether the filter counts what it sees (not in evaluation).
     explore
         As in `Policy.compute_actions`.
+    exact_recovery
+        Whether the journal has what the environments are rebuilt from.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Sampler:
         env_name: str,
         learn_filter: bool = True,
         explore: bool | None = None,
+        exact_recovery: bool = True,
     ) -> None:
         n = envs.num_envs
         self.envs = envs
@@ -88,6 +91,7 @@ class Sampler:
         self.filter = obs_filter
         self.seeds = seeds
         self.env_name = env_name
+        self.exact_recovery = exact_recovery
         self.times = SampleTimes()
         self.episode_log = EpisodeLog()
         self.episodes_abandoned = 0
@@ -102,7 +106,7 @@ class Sampler:
         self.columns = self._make_columns()
         self._builder = builder
         self._limit = None if envs.resets_itself else limit
-        self._filtering = type(obs_filter) is not NoFilter
+        self.filtering = type(obs_filter) is not NoFilter
         self._learn_filter = learn_filter
         self._explore = explore
         self._started = False
@@ -115,7 +119,7 @@ class Sampler:
         example, _ = policy.distribution.mode(inputs)
         return Trajectories(64, self.envs.num_envs, space.shape, example, inputs.shape[1])
 
-    # ---- fragments ---------------------------------------------------------------------------
+    # ---- fragments --------------------------------------------------------------------
 
     def sample_steps(self, num_steps: int) -> SampleBatch:
         """Step every environment `num_steps` times and cut there (`truncate_episodes`)."""
@@ -185,7 +189,7 @@ class Sampler:
             self._finished.clear()
         return np.array(returns), np.array(lengths)
 
-    # ---- one step ----------------------------------------------------------------------------
+    # ---- one step ---------------------------------------------------------------------
 
     def step(self) -> None:
         """Step every environment once."""
@@ -201,7 +205,7 @@ class Sampler:
         columns.dist_inputs[t] = output.dist_inputs
         env_actions = self.policy.to_env(output.actions)
         acted = perf_counter()
-        raw = self.raw if self._filtering else columns.obs[t + 1]
+        raw = self.raw if self.filtering else columns.obs[t + 1]
         rewards, terminateds = columns.rewards[t], columns.terminateds[t]
         truncateds = columns.truncateds[t]
         try:
@@ -221,7 +225,7 @@ class Sampler:
         if done.any():
             self._end_episodes(t, np.flatnonzero(done).tolist(), raw)
         stepped = perf_counter()
-        if self._filtering:
+        if self.filtering:
             columns.obs[t + 1] = self._filter(raw)
         self.times.environment += stepped - acted
         self.times.inference += acted - begin + (perf_counter() - stepped)
@@ -279,7 +283,7 @@ class Sampler:
         self._started = True
         self.times.environment += perf_counter() - begin
 
-    # ---- what went wrong -----------------------------------------------------------------------
+    # ---- what went wrong --------------------------------------------------------------
 
     def _check_finite(self, start: int) -> None:
         columns = self.columns
@@ -319,22 +323,19 @@ class Sampler:
 
     def _where(self, env: int, episode: int, step: int, action: Any) -> str:
         seed = self.seeds.episode_seed(env, episode)
-        if self.envs.resets_itself:
-            seed_text = ""
-        else:
-            seed_text = f", seed {seed}"
+        seed_text = "" if self.envs.resets_itself else f", seed {seed}"
         what = "at its reset" if action is None else f"at step {step}, action {action}"
         return (
             f"(worker {self.seeds.worker_index}, environment {env}, episode {episode}{seed_text}, "
             f"{what})"
         )
 
-    # ---- the journal -----------------------------------------------------------------------------
+    # ---- the journal ------------------------------------------------------------------
 
     def _remember_actions(self) -> None:
         """Keep the actions of open episodes, from which they are replayed."""
         size = self.columns.size
-        if not self.envs.resets_itself:
+        if self.exact_recovery and not self.envs.resets_itself:
             for env, start in enumerate(self.starts):
                 if start < size:
                     self.history[env].append(self.columns.actions[start:size, env].copy())

@@ -113,7 +113,7 @@ class RolloutWorker:
         self._sampler: Sampler | None = None
         self._fake: Fragment | None = None
 
-    # ---- sampling ----------------------------------------------------------------------------
+    # ---- sampling ---------------------------------------------------------------------
 
     @property
     def sampler(self) -> Sampler:
@@ -131,6 +131,7 @@ class RolloutWorker:
                 env_name=spec.env.name,
                 learn_filter=spec.role == Role.SAMPLING,
                 explore=spec.explore,
+                exact_recovery=config.exact_recovery,
             )
         return self._sampler
 
@@ -179,7 +180,7 @@ class RolloutWorker:
         """Play exactly so many episodes; their returns and lengths, `[num_episodes]` each."""
         return self.sampler.run_episodes(num_episodes)
 
-    # ---- weights, filters, state ---------------------------------------------------------------
+    # ---- weights, filters, state ------------------------------------------------------
 
     def take_over(self, update: SyncUpdate) -> None:
         """Take over weights and filter statistics."""

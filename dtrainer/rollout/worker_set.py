@@ -107,9 +107,7 @@ class WorkerSet:
             assert client is not None
             self._pool = self._make_pool(client, exit_of)
 
-    def _make_pool(
-        self, client: Client, exit_of: Callable[[int], str | None] | None
-    ) -> ActorPool:
+    def _make_pool(self, client: Client, exit_of: Callable[[int], str | None] | None) -> ActorPool:
         from dtrainer.cluster import ActorPool
 
         config = self.spec.config
@@ -124,7 +122,7 @@ class WorkerSet:
         pool.start()
         return pool
 
-    # ---- sampling ----------------------------------------------------------------------------
+    # ---- sampling ---------------------------------------------------------------------
 
     def sample(self, num_steps: int) -> MultiAgentBatch:
         """Sample until there are `num_steps` environment steps, synchronously.
@@ -207,7 +205,7 @@ class WorkerSet:
         outcomes = self._pool.map(method, *args, timeout=timeout)
         return {slot: self._value(outcome) for slot, outcome in sorted(outcomes.items())}
 
-    # ---- weights and filters -----------------------------------------------------------------
+    # ---- weights and filters ----------------------------------------------------------
 
     def _merge_filters(self, fragment: Fragment) -> None:
         if self._pool is None:
@@ -254,7 +252,7 @@ class WorkerSet:
             return 0
         return sum(actor.state not in ("lost", "closed") for actor in self._pool.actors)
 
-    # ---- state -------------------------------------------------------------------------------
+    # ---- state ------------------------------------------------------------------------
 
     def get_state(self) -> dict[str, Any]:
         """Journals of all workers and the driver's filters, as plain data."""

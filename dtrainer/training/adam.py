@@ -27,7 +27,7 @@ class Adam:
     Parameters
     ----------
     parameters
-        Leaf tensor `[P]`; its `grad` is read by `step`.
+        Tensor `[P]`, moved in place.
     eps
         :math:`\epsilon`.
     betas
@@ -41,24 +41,23 @@ class Adam:
     def __init__(
         self, parameters: Tensor, eps: float = 1e-8, betas: tuple[float, float] = (0.9, 0.999)
     ) -> None:
-        self._parameters = parameters.detach()
-        self._leaf = parameters
+        self._parameters = parameters
         self._eps = eps
         self._beta1, self._beta2 = betas
         self._mean = torch.zeros_like(self._parameters)
         self._square = torch.zeros_like(self._parameters)
         self._steps = 0
 
-    def step(self, lr: float) -> None:
-        """Move the parameters along their gradient.
+    def step(self, gradient: Tensor, lr: float) -> None:
+        r"""Move the parameters along a gradient.
 
         Parameters
         ----------
+        gradient
+            `[P]`.
         lr
-            Learning rate :math:`\\alpha`.
+            Learning rate :math:`\alpha`.
         """
-        gradient = self._leaf.grad
-        assert gradient is not None
         self._steps += 1
         self._mean.lerp_(gradient, 1 - self._beta1)
         self._square.mul_(self._beta2).addcmul_(gradient, gradient, value=1 - self._beta2)

@@ -6,6 +6,26 @@ import torch
 
 from dtrainer.config.errors import ConfigError
 
+SMALL_NETWORK = 200_000
+"""Parameters below which a second thread of PyTorch waits longer than it computes."""
+
+
+def set_threads(wanted: int | None, num_parameters: int) -> None:
+    """Set PyTorch's threads in this process.
+
+    Parameters
+    ----------
+    wanted
+        The `torch_num_threads` key; None for one thread for small networks, and PyTorch's own
+        choice for others.
+    num_parameters
+        Of all networks together.
+    """
+    if wanted is not None:
+        torch.set_num_threads(wanted)
+    elif num_parameters < SMALL_NETWORK:
+        torch.set_num_threads(1)
+
 
 def choose_device(device: str, num_gpus: float) -> torch.device:
     """Resolve the `device` and `num_gpus` keys.

@@ -91,7 +91,7 @@ class _Filmed:
     maker: EnvMaker
     folder: Path
 
-    def __call__(self, context: EnvContext) -> gym.Env:  # type: ignore[type-arg]
+    def __call__(self, context: EnvContext) -> gym.Env:
         context["render_mode"] = "rgb_array"
         env = self.maker.make(context)
         if env.render_mode != "rgb_array":

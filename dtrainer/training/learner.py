@@ -92,14 +92,11 @@ class Learner(ABC, Generic[ConfigT]):
         -------
         Norm of the gradient before clipping, 0-d.
         """
-        self.model.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        gradient = self.model.flat.grad
-        assert gradient is not None
-        norm = gradient.norm()
+        gradient = self.model.gradient(loss)
+        norm: Tensor = gradient.norm()
         if max_norm is not None:
             gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
-        self.optimizer.step(lr)
+        self.optimizer.step(gradient, lr)
         return norm
 
     def to_device(self, batch: SampleBatch, names: Iterable[str]) -> Tensors:
@@ -125,7 +122,7 @@ class Learner(ABC, Generic[ConfigT]):
                 return
             yield {name: tensor[start : start + size] for name, tensor in tensors.items()}
 
-    # ---- weights and state -------------------------------------------------------------------
+    # ---- weights and state ------------------------------------------------------------
 
     def weights(self) -> tuple[int, Float]:
         """Version and copy of all weights, float32 `[P]`."""

@@ -25,7 +25,7 @@ from dtrainer.rollout.seeding import Role, draw_entropy, generator
 from dtrainer.rollout.worker import WorkerSpec
 from dtrainer.rollout.worker_set import WorkerSet
 from dtrainer.training import metrics
-from dtrainer.training.device import choose_device
+from dtrainer.training.device import choose_device, set_threads
 from dtrainer.training.learner import ConfigT, Learner
 from dtrainer.training.persistence import Persistence
 from dtrainer.training.resources import Resources
@@ -148,11 +148,7 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
             raise self._opening_error
 
     def _build_policies(self, observation_space: Any, action_space: Any) -> None:
-        import torch
-
         config = self.config
-        if config.torch_num_threads is not None:
-            torch.set_num_threads(config.torch_num_threads)
         self.device = choose_device(config.device, config.num_gpus)
         self.entropy = draw_entropy() if config.seed is None else config.seed
         # Actors get the common keys alone: an algorithm's own would make them import torch.
@@ -169,6 +165,8 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
             policy_id: self.learner_class(policy, config, self.device, self.entropy, number)
             for number, (policy_id, policy) in enumerate(self._spec.policies().items())
         }
+        size = sum(learner.spec.layout.size for learner in self.learners.values())
+        set_threads(config.torch_num_threads, size)
 
     def _build_workers(self) -> None:
         exit_of = None if self._cluster is None else self._cluster.exit_of
@@ -198,7 +196,7 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
             self._logdir = Path("results") / f"{self.name}_{self._env.name}_{stamp}"
         return self._logdir
 
-    # ---- what an algorithm says ------------------------------------------------------------------
+    # ---- what an algorithm says -------------------------------------------------------
 
     @abstractmethod
     def training_step(self) -> None:
@@ -208,7 +206,7 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
         """What workers compute from their trajectories; nothing by default."""
         return None
 
-    # ---- what an algorithm's training step is made of ----------------------------------------------
+    # ---- what an algorithm's training step is made of ---------------------------------
 
     def sample(self, num_steps: int) -> MultiAgentBatch:
         """Sample at least so many environment steps from all workers."""
@@ -232,7 +230,7 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
                 {policy_id: learner.weights() for policy_id, learner in self.learners.items()}
             )
 
-    # ---- training ------------------------------------------------------------------------------------
+    # ---- training ---------------------------------------------------------------------
 
     def train(self) -> dict[str, Any]:
         """Train for one iteration.
@@ -315,7 +313,7 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
         """Configuration as plain data."""
         return self.config.to_dict()
 
-    # ---- acting --------------------------------------------------------------------------------------
+    # ---- acting -----------------------------------------------------------------------
 
     def compute_action(
         self,
@@ -433,7 +431,7 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
             self.learners[policy_id].load_weights(flat)
         self.sync_weights()
 
-    # ---- the end ---------------------------------------------------------------------------------------
+    # ---- the end ----------------------------------------------------------------------
 
     def stop(self) -> None:
         """Close environments, actors and an own cluster. May be called twice; never hangs."""

@@ -8,7 +8,7 @@ import pytest
 from dtrainer.config.errors import EnvError
 from dtrainer.rollout.worker import RolloutWorker
 from tests.envs_for_tests import Forgetful, Walk
-from tests.rollout.helpers import ADVANTAGES, assert_same, give_weights, make_worker
+from tests.rollout.helpers import ADVANTAGES, assert_same, give_weights, make_worker, rows
 
 SETTINGS = [
     {"env": "CartPole-v1", "num_envs_per_worker": 3},
@@ -73,6 +73,23 @@ def test_an_environment_that_does_not_come_back_starts_anew_and_is_counted(caplo
     give_weights(replacement)
     assert replacement.sample().episodes_abandoned == 2
     assert "did not come back the same" in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["sync", "self"])
+def test_without_exact_recovery_nothing_is_replayed(mode):
+    worker = make_worker(
+        "CartPole-v1", num_envs_per_worker=4, vectorize_mode=mode, exact_recovery=False
+    )
+    worker.sample()
+    journal = worker.get_state()
+    assert journal["sampler"]["envs"] == []
+    replacement = RolloutWorker(worker.spec, 1)
+    replacement.set_state(journal, 17)
+    give_weights(replacement)
+    fragment = replacement.sample()
+    assert fragment.episodes_abandoned == 4
+    assert np.all(rows(fragment)["t"][::8] == 0)
+    assert not set(rows(fragment)["eps_id"]) & set(rows(worker.sample())["eps_id"])
 
 
 def test_another_seed_is_another_run():

@@ -144,13 +144,14 @@ def test_a_run_goes_on_with_another_number_of_actors(tmp_path):
 def test_result_has_the_keys_that_people_know(tmp_path):
     with make({"num_workers": 0}, logdir=tmp_path) as trainer:
         result = trainer.train()
-    for key in (
-        "episode_reward_mean episode_reward_min episode_reward_max episode_len_mean "
-        "episodes_this_iter episodes_total timesteps_total timesteps_this_iter training_iteration "
-        "num_healthy_workers custom_metrics hist_stats sampler_perf off_policy_estimator timers "
-        "info done experiment_id date timestamp time_this_iter_s time_total_s pid hostname node_ip "
-        "config time_since_restore timesteps_since_restore iterations_since_restore perf"
-    ).split():
+    expected = """
+        episode_reward_mean episode_reward_min episode_reward_max episode_len_mean
+        episodes_this_iter episodes_total timesteps_total timesteps_this_iter training_iteration
+        num_healthy_workers custom_metrics hist_stats sampler_perf off_policy_estimator timers
+        info done experiment_id date timestamp time_this_iter_s time_total_s pid hostname node_ip
+        config time_since_restore timesteps_since_restore iterations_since_restore perf
+    """
+    for key in expected.split():
         assert key in result, key
     learner = result["info"]["learner"]["default_policy"]
     assert {
@@ -200,7 +201,7 @@ def test_return_is_nan_until_an_episode_has_ended(tmp_path):
         assert math.isnan(trainer.train()["episode_reward_mean"])
 
 
-# ---- acting ------------------------------------------------------------------------------------------
+# ---- acting --------------------------------------------------------------------------
 
 
 def test_compute_action_acts_as_sampling_does(tmp_path):
@@ -269,7 +270,7 @@ def test_resources_in_numbers_and_words():
     assert merged["lr"] == 0.1 and merged["model"]["fcnet_hiddens"] == [8]
 
 
-# ---- what goes wrong -----------------------------------------------------------------------------------
+# ---- what goes wrong -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -348,7 +349,7 @@ def test_checkpoints_of_something_else(tmp_path):
         path = trainer.save()
     with (
         make({"num_workers": 0}, "Pendulum-v1", logdir=tmp_path) as other,
-        pytest.raises(CheckpointError, match="observation space .*CartPole-v1"),
+        pytest.raises(CheckpointError, match=r"observation space .*CartPole-v1"),
     ):
         other.restore(path)
     with (

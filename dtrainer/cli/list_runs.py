@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 STYLES = {"finished": "green", "running": "cyan", "interrupted": "yellow"}
 FAILURES = ("failed", "died")
-COLUMNS = (
+WIDEST = 10_000
+COLUMNS: tuple[tuple[str, Literal["left", "right"]], ...] = (
     ("run", "left"),
     ("algorithm", "left"),
-    ("environment", "left"),
+    ("env", "left"),
     ("status", "left"),
-    ("iteration", "right"),
+    ("iter", "right"),
     ("steps", "right"),
     ("return", "right"),
     ("heartbeat", "right"),
@@ -53,7 +54,8 @@ def command(
         return
     table = _table(rows)
     if not console.is_terminal:  # whoever reads it further wants whole names
-        console.width = max(console.width, console.measure(table).maximum)
+        wide = console.options.update(max_width=WIDEST)
+        console.width = max(console.width, console.measure(table, options=wide).maximum)
     console.print(table)
 
 
@@ -98,7 +100,12 @@ def _table(rows: list[dict[str, Any]]) -> Table:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, justify in COLUMNS:
-        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
+        table.add_column(
+            name,
+            justify=justify,
+            overflow="fold",
+            no_wrap=name not in ("run", "env"),
+        )
     for row in rows:
         status = str(row["status"] or "unknown")
         style = "red" if status in FAILURES else STYLES.get(status, "default")

@@ -24,6 +24,8 @@ RANGE = ("episode_reward_min", "episode_reward_max")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Told apart by colour-blind people too (Okabe and Ito, https://jfly.uni-koeln.de/color/)."""
 LINE_STYLES = ("-", "--", ":")
+MOST_SHADED = 3
+"""Runs in one picture whose ranges are still told apart."""
 
 
 @dataclass(frozen=True)
@@ -169,35 +171,47 @@ def draw(curves: Sequence[Curve], *, x: str, y: str, smooth: int = 0) -> Figure:
     figure = Figure(figsize=(8.0, 4.8), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
+    shaded = len(curves) <= MOST_SHADED and any(curve.low is not None for curve in curves)
     for number, (curve, name) in enumerate(zip(curves, _names(curves), strict=True)):
-        _draw_curve(axes, curve, name, number, smooth=smooth, alone=len(curves) == 1)
+        colour = COLOURS[number % len(COLOURS)]
+        if shaded:
+            _shade(axes, curve, colour, alone=len(curves) == 1)
+        if smooth > 1 and len(curves) == 1:  # a label that begins with _ stays out of the legend
+            axes.plot(curve.x, curve.y, color=colour, alpha=0.35, linewidth=0.9, label=f"_{name}")
+        _draw_line(axes, curve, name, number, smooth)
     _dress(axes, x, y)
     axes.set_title(_title(curves), loc="left", fontsize=12, fontweight="bold", pad=10)
     notes = [f"mean of {smooth} results"] if smooth > 1 else []
-    if any(curve.low is not None for curve in curves):
-        notes.append("shaded: lowest to highest return")
-    if notes:
-        axes.set_title(", ".join(notes), loc="right", fontsize=8.5, color="#777777", pad=10)
+    notes += ["shaded: lowest to highest return"] if shaded else []
+    axes.annotate(
+        ", ".join(notes),
+        xy=(1.0, 0.0),
+        xytext=(0, -26),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="right",
+        va="top",
+        fontsize=8.5,
+        color="#777777",
+    )
     if len(curves) > 1:
-        axes.legend(frameon=False, fontsize=9, ncols=1 if len(curves) <= 8 else 2)
+        axes.legend(framealpha=0.8, edgecolor="none", fontsize=9, ncols=1 + len(curves) // 9)
     return figure
 
 
-def _draw_curve(
-    axes: Axes, curve: Curve, name: str, number: int, *, smooth: int, alone: bool
-) -> None:
-    colour = COLOURS[number % len(COLOURS)]
-    style = LINE_STYLES[number // len(COLOURS) % len(LINE_STYLES)]
+def _shade(axes: Axes, curve: Curve, colour: str, *, alone: bool) -> None:
+    """Shade between the lowest and the highest return."""
     if curve.low is not None and curve.high is not None:
-        alpha = 0.14 if alone else 0.07
+        alpha = 0.14 if alone else 0.06
         axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=alpha, linewidth=0)
-    if smooth > 1:  # a label that begins with _ stays out of the legend
-        axes.plot(curve.x, curve.y, color=colour, alpha=0.3, linewidth=0.9, label=f"_{name}")
+
+
+def _draw_line(axes: Axes, curve: Curve, name: str, number: int, smooth: int) -> None:
     axes.plot(
         curve.x,
         running_mean(curve.y, smooth),
-        color=colour,
-        linestyle=style,
+        color=COLOURS[number % len(COLOURS)],
+        linestyle=LINE_STYLES[number // len(COLOURS) % len(LINE_STYLES)],
         linewidth=1.8,
         marker="o" if len(curve.x) == 1 else None,
         label=name,
@@ -216,6 +230,8 @@ def _dress(axes: Axes, x: str, y: str) -> None:
     axes.grid(True, color="#e4e4e4", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.margins(x=0.01)
+    if axes.dataLim.x0 >= 0:
+        axes.set_xlim(left=0)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#999999")
     axes.tick_params(color="#999999", labelcolor="#333333")

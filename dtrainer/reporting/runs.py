@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,7 +96,7 @@ class RunDirectory:
         """Write the resolved experiment."""
         self._replace(CONFIG, text)
 
-    # ---- who drives it -------------------------------------------------------------------------
+    # ---- who drives it ----------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
         """Status, driver, heartbeat and latest figures; empty where none was written."""
@@ -136,7 +135,7 @@ class RunDirectory:
             return float("inf")
         return (datetime.now(UTC) - beat).total_seconds()
 
-    # ---- results -------------------------------------------------------------------------------
+    # ---- results ----------------------------------------------------------------------
 
     def results(self) -> Iterator[dict[str, Any]]:
         """Results in order; a last line that was cut off is left out."""
@@ -185,15 +184,15 @@ class RunDirectory:
     def _replace(self, name: str, text: str) -> None:
         """Write a file aside and rename it, so that it is there whole or as it was."""
         try:
-            descriptor, aside = tempfile.mkstemp(prefix=f".{name}.", dir=self.path)
+            aside = self.path / f".{name}.{os.getpid()}"
             try:
-                with os.fdopen(descriptor, "w") as file:
+                with aside.open("w") as file:
                     file.write(text)
                     file.flush()
                     os.fsync(file.fileno())
-                Path(aside).replace(self.path / name)
+                aside.replace(self.path / name)
             except BaseException:
-                Path(aside).unlink(missing_ok=True)
+                aside.unlink(missing_ok=True)
                 raise
         except OSError as error:
             raise _cannot_write(self.path / name, error) from error

@@ -183,17 +183,8 @@ def draw(curves: Sequence[Curve], *, x: str, y: str, smooth: int = 0) -> Figure:
     axes.set_title(_title(curves), loc="left", fontsize=12, fontweight="bold", pad=10)
     notes = [f"mean of {smooth} results"] if smooth > 1 else []
     notes += ["shaded: lowest to highest return"] if shaded else []
-    axes.annotate(
-        ", ".join(notes),
-        xy=(1.0, 0.0),
-        xytext=(0, -26),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        ha="right",
-        va="top",
-        fontsize=8.5,
-        color="#777777",
-    )
+    if notes:
+        figure.supxlabel(", ".join(notes), x=0.99, ha="right", fontsize=8.5, color="#777777")
     if len(curves) > 1:
         axes.legend(framealpha=0.8, edgecolor="none", fontsize=9, ncols=1 + len(curves) // 9)
     return figure

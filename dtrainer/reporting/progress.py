@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 NO_EPISODE = "no episode has finished yet"
 PARTS = ("environment", "inference", "transfer", "learning", "waiting")
 """Parts of the time that are shown; the rest is summed up as `other`."""
+LEAST_OTHER = 0.05
+"""Share from which `other` is worth its place on the line."""
 REFRESH_PER_S = 2.0
 STYLES = {"finished": "bold green", "interrupted": "bold yellow", "failed": "bold red"}
 
@@ -84,7 +86,7 @@ class ProgressReporter(Reporter):
         self._best: tuple[float, int] | None = None
         self._checkpoint: Path | None = None
 
-    # ---- what it is told ------------------------------------------------------------------------
+    # ---- what it is told --------------------------------------------------------------
 
     def start(self, info: RunInfo) -> None:
         """Say what runs, where and on what; open the display if there is a terminal."""
@@ -127,7 +129,7 @@ class ProgressReporter(Reporter):
             for line in next_commands(self._info, status, self._checkpoint):
                 self._print(f"  {line}")
 
-    # ---- how it goes ----------------------------------------------------------------------------
+    # ---- how it goes ------------------------------------------------------------------
 
     def _remember(self, info: RunInfo) -> None:
         """Take over the best return and the checkpoint of the run's earlier processes."""
@@ -164,7 +166,7 @@ class ProgressReporter(Reporter):
         asked = 0 if self._info is None else self._info.num_workers
         self._print(plain_line(snapshot, asked, snapshot.at - self._started))
 
-    # ---- the display ----------------------------------------------------------------------------
+    # ---- the display ------------------------------------------------------------------
 
     def _open_display(self) -> None:
         from rich.live import Live
@@ -303,7 +305,7 @@ def time_shares(result: Mapping[str, Any]) -> dict[str, float]:
         return {}
     shares = {name: seconds.get(name, 0.0) / total for name in PARTS}
     other = 1.0 - sum(shares.values())
-    return {**shares, "other": other} if other >= 0.005 else shares
+    return {**shares, "other": other} if other >= LEAST_OTHER else shares
 
 
 def goal_bar(snapshot: Snapshot, age_s: float, width: int) -> RenderableType:

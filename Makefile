@@ -22,7 +22,7 @@ demo: $(RUN) ## train PPO on CartPole with two actors until it is solved, and pl
 	@name="demo-$$(date +%Y%m%d-%H%M%S)"; run="results/$$name"; set -e; \
 	$(VENV)/bin/dtrainer train examples/cartpole-ppo.yaml --results results --name "$$name"; \
 	$(VENV)/bin/dtrainer plot "$$run" -o "$$run/learning-curve.png"; \
-	printf '\n%s\n' "The run is in $$run:" \
+	printf '%s\n' "" "The run is in $$run:" \
 	  "  $$run/learning-curve.png    the learning curve" \
 	  "  $$run/progress.csv          one line an iteration" \
 	  "  $$run/checkpoints           what a run resumes from" \
@@ -30,7 +30,7 @@ demo: $(RUN) ## train PPO on CartPole with two actors until it is solved, and pl
 	  "What to type next:" \
 	  "  source $(VENV)/bin/activate" \
 	  "  dtrainer list" \
-	  "  dtrainer evaluate $$run/checkpoints --episodes 20" \
+	  "  dtrainer evaluate $$run --episodes 20" \
 	  "  dtrainer train examples/pendulum-ppo.yaml" \
 	  "  dtrainer train examples/cartpole-ppo.yaml config.lr=1e-3 num_workers=1"
 

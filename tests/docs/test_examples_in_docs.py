@@ -50,7 +50,7 @@ def test_python_compiles_and_imports_what_exists(text: str) -> None:
 def test_commands_exist(text: str) -> None:
     from typer.main import get_command
 
-    from dtrainer.cli import app
+    from dtrainer.cli.app import app
 
     commands = get_command(app).commands  # type: ignore[attr-defined]
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))

@@ -222,7 +222,7 @@ def test_the_display_shows_a_run_and_gives_the_terminal_back(tmp_path: Path) -> 
         "5,000 of 10,000 environment steps",
         "212.4 (min 40, max 500)",
         "1 of 2",
-        "environment 40%  inference 30%  transfer 5%  learning 20%  waiting 3%",
+        "env 40%  inference 30%  transfer 5%  learning 20%  waiting 3%",
         "checkpoint_000005",
         "Finished: done",
     ):

@@ -152,8 +152,10 @@ def numbers(result: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
             flat |= numbers(value, f"{name}/")
-        elif isinstance(value, bool | int | float):
-            flat[name] = float(value) if isinstance(value, float) else int(value)
+        else:
+            number = value.item() if getattr(value, "size", 0) == 1 else value  # numpy's
+            if isinstance(number, bool | int | float):
+                flat[name] = number if isinstance(number, float) else int(number)
     return flat
 
 

@@ -95,14 +95,17 @@ class Reporters(Reporter):
         self._tell("end", status, reason)
 
     def _tell(self, method: str, *args: Any) -> None:
+        failed: ResultsError | None = None
         for reporter in list(self._reporters):
             try:
                 getattr(reporter, method)(*args)
-            except ResultsError:
-                raise
+            except ResultsError as error:
+                failed = failed or error
             except Exception:
                 log.exception("%s is left out from now on", type(reporter).__name__)
                 self._reporters.remove(reporter)
+        if failed is not None:
+            raise failed
 
 
 def run_reporters(directory: RunDirectory) -> Reporters:

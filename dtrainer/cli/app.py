@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from typing import TextIO
 
 import typer
 from rich.console import Console
+from rich.logging import RichHandler
 from rich.markup import escape
 
 from dtrainer import __version__
@@ -52,6 +54,9 @@ def _options(
 def run() -> None:
     """Run a command; every error ends in words and an exit code, never in a traceback."""
     warnings.showwarning = _show_warning
+    logging.basicConfig(
+        format="%(message)s", handlers=[RichHandler(console=Console(stderr=True), show_path=False)]
+    )
     try:
         app()
     except DtrainerError as error:

@@ -5,6 +5,7 @@ The same class runs in the driver, in a thread and in an actor.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Mapping
@@ -27,6 +28,11 @@ from dtrainer.rollout.sampler import Sampler
 from dtrainer.rollout.seeding import Role, WorkerSeeds
 
 Float = NDArray[np.float32]
+
+
+def set_log_level(level: str) -> None:
+    """Set the level of dtrainer's loggers in this process."""
+    logging.getLogger("dtrainer").setLevel({"WARN": "WARNING"}.get(level, level))
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,7 @@ class RolloutWorker:
     """
 
     def __init__(self, spec: WorkerSpec, worker_index: int) -> None:
+        set_log_level(spec.config.log_level)
         self.spec = spec
         self.worker_index = worker_index
         self.policies = spec.policies()

@@ -22,7 +22,7 @@ from dtrainer.envs import episode_limit, probe_env, resolve_env
 from dtrainer.policies import Policy
 from dtrainer.rollout.postprocessing import Advantages
 from dtrainer.rollout.seeding import Role, draw_entropy, generator
-from dtrainer.rollout.worker import WorkerSpec
+from dtrainer.rollout.worker import WorkerSpec, set_log_level
 from dtrainer.rollout.worker_set import WorkerSet
 from dtrainer.training import metrics
 from dtrainer.training.device import choose_device, set_threads
@@ -89,6 +89,7 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
         logdir: str | Path | None = None,
     ) -> None:
         self.config: ConfigT = self._resolve_config(config, env)
+        set_log_level(self.config.log_level)
         self._env = resolve_env(self.config.env)
         episode_limit(self._env, self.config)
         self._logdir = None if logdir is None else Path(logdir)
@@ -181,7 +182,7 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
         self._restored_at = (0, 0, 0.0)  # iteration, timesteps, seconds
         self._learner_stats: dict[str, dict[str, float]] = {}
         self._acting_rng = generator(self.entropy, Role.ACTING)
-        self._started = time.perf_counter()
+        self._left = time.perf_counter()
         metrics.system_usage(self.config.log_sys_usage)
         self.sync_weights()
 
@@ -250,6 +251,7 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
         """
         self._check_running()
         started = time.perf_counter()
+        outside = started - self._left
         steps_before = self.timesteps_total
         while True:
             self.training_step()
@@ -263,7 +265,8 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
         self.iteration += 1
         elapsed = time.perf_counter() - started
         self.time_total_s += elapsed
-        return self._result(elapsed, steps)
+        self._left = time.perf_counter()
+        return {**self._result(elapsed, steps), "time_outside_s": outside}
 
     def _result(self, elapsed: float, steps: int) -> dict[str, Any]:
         report = self.workers.take_report()

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from dtrainer.algorithms.ppo import PPO, PPOConfig, PPOLearner, ppo_loss, standardized
+from dtrainer.algorithms.ppo import (
+    PPO,
+    TRAIN_COLUMNS,
+    PPOConfig,
+    PPOLearner,
+    policy_stats,
+    ppo_loss,
+    standardized,
+)
 from dtrainer.data import SampleBatch
 from dtrainer.models import Categorical
 from dtrainer.policies import Policy
@@ -38,6 +46,7 @@ def loss_of(new, data, value=0.0, kl_coeff=0.0, entropy_coeff=0.0, **config):
         kl_coeff=kl_coeff,
         entropy_coeff=entropy_coeff,
     )
+    stats |= policy_stats(new, data, Categorical(2))
     return float(loss), {name: float(value) for name, value in stats.items()}
 
 
@@ -165,12 +174,13 @@ def test_schedules_are_linear_between_points_and_flat_outside():
 
 def test_gradients_are_clipped_to_their_norm():
     made, _ = learner()
-    weights = made.model.flat.detach().clone()
+    seen = []
+    made.optimizer.step = lambda gradient, lr: seen.append((gradient, lr))
     loss = made.model(torch.ones(4, 3))[1].sum() * 100
-    norm = made.descend(loss, lr=0.0, max_norm=0.5)
+    norm = made.descend(loss, lr=0.25, max_norm=0.5)
     assert float(norm) > 0.5
-    assert float(made.model.flat.grad.norm()) == pytest.approx(0.5, rel=1e-3)
-    assert torch.equal(made.model.flat.detach(), weights)  # a rate of nothing moves nothing
+    ((gradient, lr),) = seen
+    assert float(gradient.norm()) == pytest.approx(0.5, rel=1e-3) and lr == 0.25
 
 
 def test_minibatches_hold_every_row_once_but_a_short_rest():
@@ -184,6 +194,41 @@ def test_minibatches_hold_every_row_once_but_a_short_rest():
     assert [len(p["n"]) for p in made.minibatches({"n": torch.arange(10)}, 16, shuffle=True)] == [
         10
     ]
+
+
+@pytest.mark.parametrize("kl_coeff", [0.0, 0.2])
+def test_everything_of_an_update_is_on_the_learners_device(kl_coeff):
+    """PyTorch's meta device stands for a GPU: an operation that mixes devices raises."""
+    made, policy = learner(kl_coeff=kl_coeff)
+    data = rows(policy, made)
+    remote = PPOLearner(policy, made.config, torch.device("meta"), entropy=5)
+    tensors = remote.to_device(data, TRAIN_COLUMNS)
+    tensors["advantages"] = standardized(tensors["advantages"])
+    for minibatch in remote.minibatches(tensors, 16, shuffle=True):
+        logits, values = remote.model(minibatch["obs"])
+        loss, stats = ppo_loss(
+            logits,
+            values,
+            minibatch,
+            remote.distribution,
+            remote.config,
+            kl_coeff=kl_coeff,
+            entropy_coeff=0.1,
+        )
+        stats |= policy_stats(logits.detach(), minibatch, remote.distribution)
+        norm = remote.descend(loss, 0.1, max_norm=0.5)
+        assert {t.device.type for t in (loss, norm, remote.model.flat, *stats.values())} == {"meta"}
+
+
+@pytest.mark.gpu
+def test_an_update_on_a_gpu_is_close_to_that_on_the_cpu():
+    made, policy = learner(lr=0.01)
+    data = rows(policy, made)
+    remote = PPOLearner(policy, made.config, torch.device("cuda"), entropy=5)
+    here, there = made.update(data, 0), remote.update(data, 0)
+    np.testing.assert_allclose(made.weights()[1], remote.weights()[1], atol=1e-3)
+    assert here["kl"] == pytest.approx(there["kl"], rel=0.05)
+    remote.set_state(remote.get_state(), remote.weights()[1])
 
 
 def test_the_class_names_its_parts():

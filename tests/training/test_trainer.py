@@ -35,6 +35,7 @@ TIMES = {
     "timers",
     "time_this_iter_s",
     "time_total_s",
+    "time_outside_s",
     "time_since_restore",
     "timesteps_since_restore",
     "iterations_since_restore",

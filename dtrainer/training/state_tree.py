@@ -44,10 +44,12 @@ def decode(data: Any, arrays: Arrays) -> Any:
 
 
 def _encode(node: Any, place: str, arrays: Arrays) -> Any:
+    if isinstance(
+        node, np.ndarray | np.generic
+    ):  # first: numpy's text and floats are Python's, too
+        return _encode_array(node, place, arrays)
     if node is None or isinstance(node, bool | str):
         return node
-    if isinstance(node, np.ndarray | np.generic):
-        return _encode_array(node, place, arrays)
     if isinstance(node, int):
         return int(node)
     if isinstance(node, float):
@@ -64,6 +66,8 @@ def _encode(node: Any, place: str, arrays: Arrays) -> Any:
 
 
 def _encode_array(node: Any, place: str, arrays: Arrays) -> dict[str, str]:
+    if isinstance(node, np.ma.MaskedArray):
+        raise TypeError(f"{place} is a {type(node).__name__}: its mask would be lost")
     array = np.asarray(node)
     if array.dtype.hasobject:
         raise TypeError(f"{place} is an array of objects: it cannot be saved without pickle")

@@ -50,6 +50,8 @@ def command(
     from dtrainer.algorithms import get_config_class
     from dtrainer.config import load_experiments
 
+    if not dry_run:
+        _start_ahead(file, overrides or [])
     experiments = load_experiments(file, overrides or [], config_class=get_config_class)
     if name is not None:
         if len(experiments) > 1:
@@ -60,6 +62,24 @@ def command(
             _dry_run(experiment)
         else:
             run_experiment(experiment, results, resume=resume)
+
+
+def _start_ahead(file: Path, overrides: list[str]) -> None:
+    """Let a local cluster's processes import beside this one, which imports PyTorch first.
+
+    A glance at the file says whether there will be such a cluster; its mistakes are for the proper
+    reading to tell.
+    """
+    from dtrainer.cluster.local import prestart
+    from dtrainer.config.yaml_file import YamlFile
+    from dtrainer.rollout import ACTOR_MODULES
+
+    data = YamlFile(file).data
+    config = data.get("config")
+    workers = config.get("num_workers") if isinstance(config, dict) else None
+    alone = any(text.split(".")[-1] == "num_workers=0" for text in overrides)
+    if "cluster" not in data and workers != 0 and not alone and "run" in data:
+        prestart(ACTOR_MODULES)
 
 
 def _dry_run(experiment: Experiment) -> None:

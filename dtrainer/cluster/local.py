@@ -66,9 +66,7 @@ class LocalCluster(Cluster):
         if spec.dashboard is not None:
             _require_bokeh()
         deadline = time.monotonic() + start_timeout_s
-        self._processes = WorkerProcesses(
-            environ=spec.extra_environ, preload=preload, dask_config=WORKER
-        )
+        self._processes = _take_prestarted(spec, preload) or _start(spec, preload)
         try:
             self._open(workers, deadline)
         except BaseException:
@@ -174,6 +172,31 @@ class LocalCluster(Cluster):
     def _on_loop(self, work: Coroutine[Any, Any, Any], timeout: float) -> Any:
         loop = self._runner.loop.asyncio_loop
         return asyncio.run_coroutine_threadsafe(work, loop).result(timeout)
+
+
+def _start(spec: ClusterSpec, preload: Sequence[str]) -> WorkerProcesses:
+    return WorkerProcesses(environ=spec.extra_environ, preload=preload, dask_config=WORKER)
+
+
+_prestarted: dict[tuple[str, ...], WorkerProcesses] = {}
+
+
+def prestart(preload: Sequence[str]) -> None:
+    """Start the server that workers are forked from, before it is known whether it is needed.
+
+    Its imports then go on beside the driver's own. The next local cluster with the same `preload`
+    and without variables of its own takes it over; if none does, it ends with this process.
+    """
+    key = tuple(preload)
+    if key not in _prestarted:
+        _prestarted[key] = processes = _start(ClusterSpec(), preload)
+        atexit.register(processes.close)
+
+
+def _take_prestarted(spec: ClusterSpec, preload: Sequence[str]) -> WorkerProcesses | None:
+    if spec.extra_environ:
+        return None
+    return _prestarted.pop(tuple(preload), None)
 
 
 def _require_bokeh() -> None:

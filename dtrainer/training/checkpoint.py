@@ -20,6 +20,8 @@ import os
 import re
 import secrets
 import shutil
+import socket
+import time
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,6 +45,9 @@ FORMAT = "dtrainer-checkpoint"
 FORMAT_VERSION = 1
 METADATA = "metadata.json"
 _NAME = re.compile(r"checkpoint_(\d{6,})")
+_REQUIRED = ("state.json", "arrays.npz")
+_LEFTOVER_AGE_S = 3600.0
+"""Age, seconds, after which what a writer on another host left aside counts as left for good."""
 _PACKAGES = ("dtrainer", "torch", "numpy", "gymnasium")
 
 log = logging.getLogger(__name__)
@@ -112,7 +117,7 @@ def write_checkpoint(
         If it cannot be written. Earlier checkpoints stay as they were.
     """
     final = directory / f"checkpoint_{iteration:06d}"
-    aside = directory / f".{final.name}.tmp-{os.getpid()}-{secrets.token_hex(4)}"
+    aside = _aside(final, "tmp")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(directory)
@@ -142,7 +147,7 @@ def _write_files(
     policies = folder / "policies"
     policies.mkdir(parents=True)
     for policy_id, named in weights.items():
-        contiguous = {name: np.ascontiguousarray(array) for name, array in named.items()}
+        contiguous = {name: np.asarray(array, order="C") for name, array in named.items()}
         _save_tensors(contiguous, policies / f"{quote(policy_id, safe='')}.safetensors")
     (folder / "state.json").write_text(json.dumps(data, allow_nan=False))
     with (folder / "arrays.npz").open("wb") as file:
@@ -179,29 +184,55 @@ def _commit(aside: Path, final: Path) -> None:
     """Put the new folder in its place.
 
     A checkpoint of the same iteration is moved aside first; should the process end between the two
-    renames, the next writer moves it back.
+    renames, the next writer or reader moves it back.
     """
     replaced = None
     if final.exists():
-        replaced = final.with_name(f".{final.name}.old-{os.getpid()}")
-        shutil.rmtree(replaced, ignore_errors=True)
+        replaced = _aside(final, "old")
         final.rename(replaced)
-    aside.rename(final)
+    try:
+        aside.rename(final)
+    except OSError:
+        if replaced is not None:
+            replaced.rename(final)
+        raise
     _sync(final.parent)
     if replaced is not None:
         shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _aside(final: Path, kind: str) -> Path:
+    """Name beside a checkpoint that says which process on which host it belongs to."""
+    owner = f"{os.getpid()}-{secrets.token_hex(4)}@{socket.gethostname()}"
+    return final.with_name(f".{final.name}.{kind}-{owner}")
 
 
 def _remove_leftovers(directory: Path) -> None:
     """Clear what writers left that were ended while they wrote."""
     for path in directory.glob(".checkpoint_*"):
         name, _, rest = path.name[1:].partition(".")
-        if not rest.startswith(("tmp-", "old-")) or _is_alive(rest.split("-")[1]):
+        kind, _, owner = rest.partition("-")
+        final = directory / name
+        if kind not in ("tmp", "old") or _is_in_use(path, kind, owner):
             continue
-        if rest.startswith("old-") and not (directory / name).exists():
-            path.rename(directory / name)
+        if kind == "old" and not final.exists():
+            with contextlib.suppress(OSError):  # a folder that may only be read, another repairer
+                path.rename(final)
         else:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_in_use(path: Path, kind: str, owner: str) -> bool:
+    """Whether a writer may still be busy with what lies aside."""
+    process, _, host = owner.partition("@")
+    if host in ("", socket.gethostname()):
+        return _is_alive(process.partition("-")[0])
+    if kind == "old":  # it is renamed and removed in a moment: rather repaired than missed
+        return False
+    try:
+        return time.time() - path.stat().st_mtime < _LEFTOVER_AGE_S
+    except OSError:
+        return False
 
 
 def _is_alive(pid: str) -> bool:
@@ -209,7 +240,7 @@ def _is_alive(pid: str) -> bool:
         return False
     try:
         os.kill(int(pid), 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True
@@ -293,7 +324,8 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
             arrays = {name: archive[name] for name in archive.files}
         weights = {
             unquote(file.stem): load_file(file)
-            for file in sorted((folder / "policies").glob("*.safetensors"))
+            for file in map(folder.joinpath, sorted(metadata["files"]))
+            if file.suffix == ".safetensors"
         }
         state = decode(data, arrays)
     except (OSError, ValueError, KeyError, zipfile.BadZipFile, SafetensorError) as error:
@@ -304,6 +336,10 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
 def _resolve(path: Path) -> Path:
     if (path / METADATA).is_file():
         return path
+    if _NAME.fullmatch(path.name) and path.parent.is_dir() and not path.exists():
+        _remove_leftovers(path.parent)  # it may lie aside: see `_commit`
+        if path.exists():
+            return path
     if _NAME.fullmatch(path.name) and path.is_dir():
         raise CheckpointError(f"{path} is damaged: {METADATA} is missing")
     for folder in (path / "checkpoints", path):
@@ -329,31 +365,49 @@ def _metadata(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} is damaged: it is no JSON ({error})") from error
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         raise CheckpointError(f"{path} is not that of a dtrainer checkpoint")
-    if metadata["format_version"] > FORMAT_VERSION:
+    written = metadata.get("format_version")
+    if isinstance(written, int) and written > FORMAT_VERSION:
         raise CheckpointError(
-            f"{folder} has checkpoint format {metadata['format_version']}, this dtrainer reads up "
-            f"to {FORMAT_VERSION}",
-            hint=f"It was written by dtrainer {metadata.get('versions', {}).get('dtrainer')}.",
+            f"{folder} has checkpoint format {written}, this dtrainer reads up to {FORMAT_VERSION}",
+            hint=f"It was written by dtrainer {_writer(metadata)}.",
         )
+    for key, kind in (("format_version", int), ("iteration", int), ("files", dict)):
+        if not isinstance(metadata.get(key), kind):
+            raise CheckpointError(f"{path} is damaged: it has no {key}")
+    for name in _REQUIRED:
+        if name not in metadata["files"]:
+            raise CheckpointError(f"{path} is damaged: it does not list {name}")
     return metadata
+
+
+def _writer(metadata: Mapping[str, Any]) -> str:
+    versions = metadata.get("versions")
+    return str(versions.get("dtrainer")) if isinstance(versions, dict) else "of unknown version"
 
 
 def _verified_metadata(folder: Path) -> dict[str, Any]:
     metadata = _metadata(folder)
     for name, expected in metadata["files"].items():
-        path = (folder / name).resolve()
-        if not path.is_relative_to(folder.resolve()):
-            raise CheckpointError(f"{folder} names a file outside of itself: {name}")
-        if not path.is_file():
-            raise CheckpointError(f"{folder} is damaged: {name} is missing")
-        size = path.stat().st_size
-        if size != expected["bytes"]:
-            raise CheckpointError(
-                f"{folder} is damaged: {name} has {size} bytes, expected {expected['bytes']}"
-            )
-        if _digest(path) != expected["sha256"]:
-            raise CheckpointError(f"{folder} is damaged: the checksum of {name} does not agree")
+        try:
+            _verify(folder, name, expected["bytes"], expected["sha256"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{folder} is damaged: its entry of {name} is no good") from error
+        except OSError as error:
+            raise CheckpointError(f"{folder / name} cannot be read: {error.strerror}") from error
     return metadata
+
+
+def _verify(folder: Path, name: str, size: int, digest: str) -> None:
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise CheckpointError(f"{folder} names a file outside of itself: {name}")
+    if not path.is_file():
+        raise CheckpointError(f"{folder} is damaged: {name} is missing")
+    found = path.stat().st_size
+    if found != size:
+        raise CheckpointError(f"{folder} is damaged: {name} has {found} bytes, expected {size}")
+    if _digest(path) != digest:
+        raise CheckpointError(f"{folder} is damaged: the checksum of {name} does not agree")
 
 
 def _digest(path: Path) -> str:

@@ -20,6 +20,7 @@ from dtrainer.config import ClusterSpec, ConfigError, TrainerConfig
 from dtrainer.data import DEFAULT_POLICY_ID, MultiAgentBatch
 from dtrainer.envs import episode_limit, probe_env, resolve_env
 from dtrainer.policies import Policy
+from dtrainer.rollout import ACTOR_MODULES
 from dtrainer.rollout.postprocessing import Advantages
 from dtrainer.rollout.seeding import Role, draw_entropy, generator
 from dtrainer.rollout.worker import WorkerSpec, set_log_level
@@ -132,7 +133,7 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
                     spec,
                     self.config.num_workers,
                     start_timeout_s=self.config.worker_start_timeout_s,
-                    preload=("gymnasium", "dtrainer.rollout.worker"),
+                    preload=ACTOR_MODULES,
                 )
                 self._client = self._cluster.client
             except Exception as error:

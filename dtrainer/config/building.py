@@ -65,13 +65,13 @@ def build_experiment(
     cls, known = _resolve(keys, config_class, mistakes)
     inner = keys.pop("config", None)
     inner = {} if inner is None else dict(inner) if isinstance(inner, Mapping) else inner
-    if isinstance(inner, dict):
-        _agree(keys, inner, "env", mistakes)
-        _agree(keys, inner, "seed", mistakes)
+    outside = _agree(keys, inner, mistakes) if isinstance(inner, dict) else set()
     config, wrong = check_config(cls, inner)
     if not known:
         wrong = [mistake for mistake in wrong if _is_surely_wrong(mistake)]
-    mistakes += [mistake.under("config") for mistake in wrong]
+    mistakes += [
+        mistake if mistake.path in outside else mistake.under("config") for mistake in wrong
+    ]
     if keys.get("env") is None:
         mistakes.append(Mistake(("env",), "is missing: expected the name of an environment"))
     keys["stop"], wrong, stop_notes = read_stop(keys.get("stop"))
@@ -137,27 +137,31 @@ def _resolve(
         return TrainerConfig, False
 
 
-def _agree(
-    keys: dict[str, Any], config: dict[str, Any], name: str, mistakes: list[Mistake]
-) -> None:
-    """Let a key stand in the experiment or in its config, but not differently in both."""
-    outer, inner = keys.get(name), config.get(name)
-    if outer is None and inner is None:
-        return
-    if outer is not None and inner is not None and outer != inner:
-        text = f"is {found(inner)}, but {name} is {found(outer)}: remove one"
-        mistakes.append(Mistake(("config", name), text))
-        del config[name]
-        return
-    if inner is None:
-        config[name] = outer
-    else:
-        keys[name] = inner
+def _agree(keys: dict[str, Any], config: dict[str, Any], mistakes: list[Mistake]) -> set[Path]:
+    """Let `env` and `seed` stand in the experiment or in its config, but not differently in both.
+
+    Returns
+    -------
+    Those that are written in the experiment alone.
+    """
+    outside: set[Path] = set()
+    for name in ("env", "seed"):
+        outer, inner = keys.get(name), config.get(name)
+        if inner is None and outer is not None:
+            config[name] = outer
+            outside.add((name,))
+        elif outer is None and inner is not None:
+            keys[name] = inner
+        elif outer != inner:
+            text = f"is {found(inner)}, but {name} is {found(outer)}: remove one"
+            mistakes.append(Mistake(("config", name), text))
+            del config[name]
+    return outside
 
 
 def _grids(value: Any, path: Path) -> Iterator[Mistake]:
     if isinstance(value, Mapping):
-        if "grid_search" in value:
+        if list(value) == ["grid_search"]:
             yield Mistake(path, "grid_search is not built: train the file once for each value")
             return
         for key, entry in value.items():

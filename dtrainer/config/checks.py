@@ -78,7 +78,10 @@ def _keys(data: Any) -> tuple[dict[str, Any], list[Mistake], list[str]]:
     if not isinstance(data, Mapping):
         return {}, [Mistake((), f"expected a mapping of keys to values, found {found(data)}")], []
     odd = [
-        Mistake((str(key),), f"expected a name as key, found {found(key)}")
+        Mistake(
+            (key if isinstance(key, int) else str(key),),
+            f"expected a name as key, found {found(key)}",
+        )
         for key in data
         if not isinstance(key, str)
     ]

@@ -132,7 +132,7 @@ def from_pydantic(error: ValidationError, model: type[BaseModel], data: Any) -> 
     for detail in error.errors(include_url=False):
         path = _keys_only(detail["loc"], data, missing=detail["type"] == "missing")
         if path not in mistakes:
-            mistakes[path] = _mistake(path, detail, model)
+            mistakes[path] = _mistake(path, detail, model, _value_at(data, path))
     # Of a union's complaints, one may be about the whole value and another about an entry of it.
     return [
         mistake
@@ -155,8 +155,18 @@ def _keys_only(loc: tuple[str | int, ...], data: Any, *, missing: bool) -> Path:
     return tuple(path)
 
 
-def _mistake(path: Path, detail: Any, model: type[BaseModel]) -> Mistake:
-    kind, value = detail["type"], detail.get("input")
+def _value_at(data: Any, path: Path) -> Any:
+    """Value as it was given: validators may have rewritten it since."""
+    try:
+        for part in path:
+            data = data[part]
+    except (KeyError, IndexError, TypeError):
+        return None  # it is missing
+    return data
+
+
+def _mistake(path: Path, detail: Any, model: type[BaseModel], value: Any) -> Mistake:
+    kind = detail["type"]
     if kind == "extra_forbidden":
         section = model_at(model, path[:-1])
         return unknown_key(path, keys_of(section) if section is not None else [])

@@ -55,7 +55,7 @@ class TrainerConfig(Section):
 
     samples_train_batches: ClassVar[bool] = True
 
-    # ---- rollout workers ---------------------------------------------------------------------
+    # ---- rollout workers --------------------------------------------------------------
     num_workers: Int = Field(
         2, ge=0, description="Rollout actors; 0 samples in the driver, without Dask."
     )
@@ -88,15 +88,17 @@ class TrainerConfig(Section):
         "false for those that are not deterministic: they start their episodes anew.",
     )
 
-    # ---- driver ----------------------------------------------------------------------------------
+    # ---- driver -----------------------------------------------------------------------
     num_gpus: Number = Field(0.0, ge=0, description="GPUs that the learner must have.")
     device: str = Field(
         "auto",
         description="Where to learn: auto (a GPU where there is one), cpu, cuda or cuda:N.",
     )
     torch_num_threads: Int | None = Field(
-        None, ge=1, description="Threads of PyTorch in the driver; null: one for networks below 200,000 "
-        "parameters, else its own choice."
+        None,
+        ge=1,
+        description="Threads of PyTorch in the driver; null: one for networks below 200,000 "
+        "parameters, else its own choice.",
     )
     train_batch_size: Int = Field(
         200, ge=1, description="Environment steps of a train batch, at least."
@@ -106,7 +108,7 @@ class TrainerConfig(Section):
         default_factory=dict, description="Options of the optimizer of some algorithms."
     )
 
-    # ---- environment -----------------------------------------------------------------------------
+    # ---- environment ------------------------------------------------------------------
     env: EnvName = Field(
         None, description="Gymnasium id, registered name, dotted path, class or function."
     )
@@ -137,7 +139,7 @@ class TrainerConfig(Section):
     )
     lr: Number = Field(1e-4, gt=0, description="Learning rate.")
 
-    # ---- debugging -------------------------------------------------------------------------------
+    # ---- debugging --------------------------------------------------------------------
     monitor: bool = Field(False, description="Whether to record statistics and videos.")
     log_level: Literal["DEBUG", "INFO", "WARN", "ERROR"] = Field(
         "WARN", description="Level of dtrainer's loggers, in the driver and in actors."
@@ -151,7 +153,7 @@ class TrainerConfig(Section):
         False, description="Whether workers repeat their first fragment; to measure the rest."
     )
 
-    # ---- framework: accepted for old files, without effect ---------------------------------------
+    # ---- framework: accepted for old files, without effect ----------------------------
     framework: Literal["torch"] = Field("torch", description="PyTorch, always.")
     eager_tracing: bool = Field(False, description="TensorFlow's; without effect.")
     no_eager_on_workers: bool = Field(False, description="TensorFlow's; without effect.")
@@ -162,14 +164,14 @@ class TrainerConfig(Section):
         default_factory=dict, description="TensorFlow's; without effect."
     )
 
-    # ---- exploration -----------------------------------------------------------------------------
+    # ---- exploration ------------------------------------------------------------------
     explore: bool = Field(True, description="Whether actions are sampled or the most probable.")
     exploration_config: dict[str, Any] = Field(
         default_factory=lambda: dict(EXPLORATION),
         description="Kind of exploration and its options.",
     )
 
-    # ---- evaluation ------------------------------------------------------------------------------
+    # ---- evaluation -------------------------------------------------------------------
     evaluation_interval: Int | None = Field(
         None, ge=1, description="Iterations between evaluations; null for none."
     )
@@ -181,7 +183,7 @@ class TrainerConfig(Section):
     evaluation_num_workers: Int = Field(0, ge=0, description="Actors for evaluation.")
     custom_eval_function: Any = Field(None, description="Function that evaluates instead.")
 
-    # ---- advanced rollout options ----------------------------------------------------------------
+    # ---- advanced rollout options -----------------------------------------------------
     sample_async: bool = Field(False, description="Whether workers sample ahead in a thread.")
     observation_filter: Filter = Field(
         "NoFilter", description="MeanStdFilter normalises by what all workers have seen."
@@ -218,7 +220,7 @@ class TrainerConfig(Section):
         default_factory=dict, description="Environment variables of the actors."
     )
 
-    # ---- resources -------------------------------------------------------------------------------
+    # ---- resources --------------------------------------------------------------------
     num_cpus_per_worker: Int = Field(1, ge=1, description="Cores of an actor.")
     num_gpus_per_worker: Number = Field(0.0, ge=0, description="GPUs of an actor.")
     custom_resources_per_worker: dict[str, Any] = Field(
@@ -230,7 +232,7 @@ class TrainerConfig(Section):
     memory_per_worker: Int = Field(0, ge=0, description="Memory of an actor, bytes; 0: no limit.")
     object_store_memory_per_worker: Int = Field(0, ge=0, description="Ray's; without effect.")
 
-    # ---- offline data ----------------------------------------------------------------------------
+    # ---- offline data -----------------------------------------------------------------
     input: Any = Field("sampler", description="Where experience comes from.")
     input_evaluation: list[str] = Field(
         default_factory=lambda: ["is", "wis"], description="Off-policy estimators."
@@ -247,14 +249,14 @@ class TrainerConfig(Section):
         64 * 1024 * 1024, ge=1, description="Largest part of a dataset, bytes."
     )
 
-    # ---- several agents, replay ------------------------------------------------------------------
+    # ---- several agents, replay -------------------------------------------------------
     multiagent: dict[str, Any] = Field(
         default_factory=lambda: deepcopy(MULTIAGENT),
         description="Policies and how agents map to them.",
     )
     replay_sequence_length: Int = Field(1, ge=1, description="Steps replayed in one piece.")
 
-    # ---- making and changing ---------------------------------------------------------------------
+    # ---- making and changing ----------------------------------------------------------
 
     @model_validator(mode="wrap")
     @classmethod
@@ -346,7 +348,7 @@ class TrainerConfig(Section):
             keys["model"] = self.model.model_dump(exclude_unset=True)
         return keys
 
-    # ---- fragment algebra ------------------------------------------------------------------------
+    # ---- fragment algebra -------------------------------------------------------------
 
     def resolved_fragment_length(self) -> int:
         """Steps of each environment in a fragment, with `auto` resolved.

@@ -147,8 +147,15 @@ class _Representer(SafeRepresenter):
         )
         return node
 
+    def text(self, text: str) -> Node:
+        # Plain text with a line separator of another script, say, is read back as something else.
+        style = None if text.isprintable() else '"'
+        node: Node = self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+        return node
+
 
 _Representer.add_representer(list, _Representer.sequence)
+_Representer.add_representer(str, _Representer.text)
 
 
 class _Reader:

@@ -209,7 +209,7 @@ def _aside(final: Path, kind: str) -> Path:
 
 def _remove_leftovers(directory: Path) -> None:
     """Clear what writers left that were ended while they wrote."""
-    for path in directory.glob(".checkpoint_*"):
+    for path in list(directory.glob(".checkpoint_*")):  # none where there is no folder
         name, _, rest = path.name[1:].partition(".")
         kind, _, owner = rest.partition("-")
         final = directory / name
@@ -286,8 +286,7 @@ def list_checkpoints(directory: Path) -> list[Path]:
 
 def latest_checkpoint(directory: Path) -> Path | None:
     """Newest intact checkpoint in a folder; damaged ones are passed over with a warning."""
-    if directory.is_dir():
-        _remove_leftovers(directory)
+    _remove_leftovers(directory)
     for path in reversed(list_checkpoints(directory)):
         try:
             _verified_metadata(path)
@@ -336,13 +335,14 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
 def _resolve(path: Path) -> Path:
     if (path / METADATA).is_file():
         return path
-    if _NAME.fullmatch(path.name) and path.parent.is_dir() and not path.exists():
+    if _NAME.fullmatch(path.name) and not path.exists():
         _remove_leftovers(path.parent)  # it may lie aside: see `_commit`
         if path.exists():
             return path
     if _NAME.fullmatch(path.name) and path.is_dir():
         raise CheckpointError(f"{path} is damaged: {METADATA} is missing")
     for folder in (path / "checkpoints", path):
+        _remove_leftovers(folder)
         if list_checkpoints(folder):
             found = latest_checkpoint(folder)
             if found is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
+from dtrainer.config.cluster import ClusterSpec
 from dtrainer.config.compat import translate, warn
 from dtrainer.config.mistakes import Mistake, MistakesError, from_pydantic, raise_mistakes
 from dtrainer.config.model import ModelConfig
@@ -47,6 +48,22 @@ def check_config(cls: type[ConfigT], mapping: object) -> tuple[ConfigT | None, l
         return cls.model_validate(mapping), []
     except MistakesError as error:
         return None, list(error.mistakes)
+
+
+def read_cluster(given: Any) -> ClusterSpec:
+    """Make a cluster's specification of what a program passes: a mapping, a word or an address.
+
+    Raises
+    ------
+    ConfigError
+        With every mistake.
+    """
+    try:
+        return ClusterSpec.model_validate(given)
+    except ValidationError as error:
+        mistakes = from_pydantic(error, ClusterSpec, given)
+        raise_mistakes([each.under("cluster") for each in mistakes], ClusterSpec.__name__)
+        raise
 
 
 def checked(cls: type[ConfigT], data: Any, validate: Callable[[Any], ConfigT]) -> ConfigT:

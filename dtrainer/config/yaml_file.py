@@ -112,10 +112,15 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
-        hint = None
+        meant = None
         if path.parent.is_dir():
-            meant = nearest(path.name, (each.name for each in path.parent.iterdir()))
-            hint = f"Did you mean {path.parent / meant}?" if meant else None
+            files = {
+                each.stem: each
+                for each in path.parent.iterdir()
+                if each.suffix in (".yaml", ".yml")
+            }
+            meant = files.get(nearest(path.stem, files) or "")
+        hint = f"Did you mean {meant}?" if meant else None
         raise ConfigError(f"there is no file {path}", hint=hint) from error
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"

@@ -410,3 +410,21 @@ def test_importing_loads_nothing_heavy():
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("given_spec", "text"),
+    [
+        ("slurm", "the cluster type 'slurm' is not built yet"),
+        ({"wokers": 3}, "config['cluster']['wokers']: unknown key. Did you mean workers?"),
+        ({"workers": "many"}, "config['cluster']['workers']: expected an integer >= 1 or null"),
+        (3, "config['cluster']: expected a mapping, found 3"),
+    ],
+)
+def test_clusters_of_programs(given_spec, text):
+    from dtrainer.config.checks import read_cluster
+
+    with pytest.raises(ConfigError) as raised:
+        read_cluster(given_spec)
+    assert text in str(raised.value)
+    assert read_cluster("tcp://a:1").address == "tcp://a:1"

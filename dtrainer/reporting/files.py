@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -40,16 +42,29 @@ class _Appending(Reporter):
             self._file.write(text)
             self._file.flush()
         except OSError as error:
-            raise ResultsError(
-                f"cannot write {self.path}: {error.strerror}",
-                hint="The last checkpoint is intact. Free some space and go on with --resume.",
-            ) from error
+            with contextlib.suppress(OSError):  # it tries to write the rest once more
+                self._close()
+            raise _cannot_append(self.path, error) from error
+
+    def checkpoint(self, path: Path) -> None:
+        """Have the results on disk as surely as the checkpoint that they led to."""
+        if self._file is not None:
+            try:
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                raise _cannot_append(self.path, error) from error
 
     def end(self, status: str, reason: str) -> None:
         """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        try:
+            self._close()
+        except OSError as error:
+            raise _cannot_append(self.path, error) from error
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
 
 class JsonlReporter(_Appending):
@@ -91,7 +106,7 @@ class CsvReporter(_Appending):
         if self.path.is_file():
             with self.path.open(newline="") as file:
                 rows = list(csv.reader(file))[1:]
-        self.end("", "")
+        self._close()
         self._fields += names
         padded = [row + [""] * (len(self._fields) - len(row)) for row in rows]
         aside = self.path.with_suffix(".csv.new")
@@ -100,7 +115,8 @@ class CsvReporter(_Appending):
             aside.write_text(text)
             aside.replace(self.path)
         except OSError as error:
-            raise ResultsError(f"cannot write {self.path}: {error.strerror}") from error
+            aside.unlink(missing_ok=True)
+            raise _cannot_append(self.path, error) from error
 
 
 class StateReporter(Reporter):
@@ -157,6 +173,13 @@ def numbers(result: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
             if isinstance(number, bool | int | float):
                 flat[name] = number if isinstance(number, float) else int(number)
     return flat
+
+
+def _cannot_append(path: Path, error: OSError) -> ResultsError:
+    return ResultsError(
+        f"cannot write {path}: {error.strerror or error}",
+        hint="The last checkpoint is intact. Free some space and go on with --resume.",
+    )
 
 
 def _csv_line(values: list[Any]) -> str:

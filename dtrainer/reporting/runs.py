@@ -119,21 +119,23 @@ class RunDirectory:
             return False
         if state.get("host") != socket.gethostname():
             return self._heartbeat_age() < HEARTBEAT_LIMIT_S
-        pid = int(state.get("pid", 0))
+        pid = state.get("pid")
+        if not isinstance(pid, int) or pid <= 0:  # those stand for groups of processes
+            return False
         try:
             os.kill(pid, 0)
         except PermissionError:
             return True
-        except OSError:
+        except (OSError, OverflowError):
             return False
         return pid != os.getpid()
 
     def _heartbeat_age(self) -> float:
         try:
             beat = datetime.fromisoformat(self.state()["heartbeat"])
-        except (KeyError, ValueError):
+            return (datetime.now(UTC) - beat).total_seconds()
+        except (KeyError, TypeError, ValueError):
             return float("inf")
-        return (datetime.now(UTC) - beat).total_seconds()
 
     # ---- results ----------------------------------------------------------------------
 
@@ -142,12 +144,15 @@ class RunDirectory:
         path = self.path / RESULTS
         if not path.is_file():
             return
-        with path.open() as file:
+        with path.open(errors="replace") as file:
             for line in file:
                 try:
-                    yield json.loads(line)
+                    record = json.loads(line)
                 except ValueError:
                     return
+                if not isinstance(record, dict):
+                    return
+                yield record
 
     def truncate_results(self, after_iteration: int) -> int:
         """Drop results after an iteration, for a run that goes on from there.
@@ -169,17 +174,18 @@ class RunDirectory:
         path = self.path / PROGRESS
         if not path.is_file():
             return
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-            fields = list(rows[0]) if rows else []
+        whole = path.read_text(errors="replace").rpartition("\n")[0]  # a row may be cut off
+        fields, *rows = list(csv.reader(io.StringIO(whole))) or [[]]
         text = io.StringIO()
-        writer = csv.DictWriter(text, fields, lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            number = row.get("training_iteration") or ""
-            if number.isdigit() and int(number) <= after_iteration:
-                writer.writerow(row)
-        self._replace(PROGRESS, text.getvalue() if fields else "")
+        writer = csv.writer(text, lineterminator="\n")
+        if "training_iteration" in fields:
+            column = fields.index("training_iteration")
+            writer.writerow(fields)
+            for row in rows:
+                number = row[column] if len(row) == len(fields) else ""
+                if number.isdecimal() and int(number) <= after_iteration:
+                    writer.writerow(row)
+        self._replace(PROGRESS, text.getvalue())
 
     def _replace(self, name: str, text: str) -> None:
         """Write a file aside and rename it, so that it is there whole or as it was."""

@@ -39,8 +39,9 @@ class TensorBoardReporter(Reporter):
         if self._writer is None:
             self._writer = EventFileWriter(str(self._directory.path))
             if self._resumed:
-                restart = SessionLog(status=SessionLog.START)
-                self._writer.add_event(Event(session_log=restart, step=step, wall_time=now))
+                first = step - int(result.get("timesteps_this_iter", 1)) + 1
+                restart = SessionLog(status=SessionLog.START)  # events from this step on go
+                self._writer.add_event(Event(session_log=restart, step=first, wall_time=now))
         kept = {key: value for key, value in result.items() if key not in LEFT_OUT}
         values = [
             Summary.Value(tag=name, simple_value=value)

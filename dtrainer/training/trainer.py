@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dtrainer.config import ClusterSpec, ConfigError, TrainerConfig
+from dtrainer.config.checks import read_cluster
 from dtrainer.data import DEFAULT_POLICY_ID, MultiAgentBatch
 from dtrainer.envs import episode_limit, probe_env, resolve_env
 from dtrainer.policies import Policy
@@ -121,9 +122,7 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
         self._opening_error: Exception | None = None
         if self.config.num_workers == 0 or self._client is not None:
             return None
-        spec = cluster if isinstance(cluster, ClusterSpec) else None
-        if spec is None:
-            spec = ClusterSpec.model_validate("local" if cluster is None else cluster)
+        spec = read_cluster("local" if cluster is None else cluster)
 
         def open_it() -> None:
             from dtrainer.cluster import open_cluster

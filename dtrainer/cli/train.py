@@ -115,6 +115,7 @@ def run_experiment(experiment: Experiment, results: Path | None, *, resume: bool
                 experiment.env,
                 cluster=experiment.cluster,
                 logdir=directory.path,
+                log_results=False,
             ) as trainer:
                 end = _drive(experiment, trainer, directory, interrupted, resume=resume)
         except BaseException as error:

@@ -224,9 +224,9 @@ class RolloutWorker:
         EnvError
             If an environment raises while its episode is replayed.
         """
-        if entropy != self.spec.entropy:
-            self.close()
-            self.spec = replace(self.spec, entropy=entropy)
+        self.close()
+        self.spec = replace(self.spec, entropy=entropy)
+        self.filters = self.spec.filters()
         if state is None:
             return
         for policy_id, filter_state in state["filters"].items():

@@ -21,6 +21,7 @@ from dtrainer.config.checks import read_cluster
 from dtrainer.data import DEFAULT_POLICY_ID, MultiAgentBatch
 from dtrainer.envs import episode_limit, probe_env, resolve_env
 from dtrainer.policies import Policy
+from dtrainer.reporting.runs import results_folder
 from dtrainer.rollout import ACTOR_MODULES
 from dtrainer.rollout.postprocessing import Advantages
 from dtrainer.rollout.seeding import Role, draw_entropy, generator
@@ -29,6 +30,7 @@ from dtrainer.rollout.worker_set import WorkerSet
 from dtrainer.training import metrics
 from dtrainer.training.device import choose_device, set_threads
 from dtrainer.training.learner import ConfigT, Learner
+from dtrainer.training.logbook import Logbook
 from dtrainer.training.persistence import Persistence
 from dtrainer.training.resources import Resources
 from dtrainer.training.timers import Timers
@@ -60,7 +62,9 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
         a scheduler, or a whole specification.
     logdir
         Where the run writes; made at the first need. Default:
-        `results/<algorithm>_<environment>_<time>`.
+        `<algorithm>_<environment>_<time>` in the folder for runs (`DTRAINER_RESULTS` or `results`).
+    log_results
+        Whether `train` writes each result to the logdir, as runs on the command line do.
 
     Raises
     ------
@@ -89,12 +93,15 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
         client: Client | None = None,
         cluster: ClusterSpec | Mapping[str, Any] | str | None = None,
         logdir: str | Path | None = None,
+        log_results: bool = True,
     ) -> None:
         self.config: ConfigT = self._resolve_config(config, env)
         set_log_level(self.config.log_level)
         self._env = resolve_env(self.config.env)
         episode_limit(self._env, self.config)
         self._logdir = None if logdir is None else Path(logdir)
+        self._log_results = log_results
+        self._logbook: Logbook | None = None
         self._client = client
         self._cluster: Cluster | None = None
         self._stopped = False
@@ -194,7 +201,8 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
         """The run directory; it may not exist yet."""
         if self._logdir is None:
             stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
-            self._logdir = Path("results") / f"{self.name}_{self._env.name}_{stamp}"
+            name = f"{self.name}_{self._env.name}_{stamp}".replace("/", "-")
+            self._logdir = results_folder(None) / name
         return self._logdir
 
     # ---- what an algorithm says -------------------------------------------------------
@@ -250,6 +258,8 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
             If an environment or an actor failed.
         """
         self._check_running()
+        if self._log_results and self._logbook is None:
+            self._logbook = Logbook(self)
         started = time.perf_counter()
         outside = started - self._left
         steps_before = self.timesteps_total
@@ -266,7 +276,10 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
         elapsed = time.perf_counter() - started
         self.time_total_s += elapsed
         self._left = time.perf_counter()
-        return {**self._result(elapsed, steps), "time_outside_s": outside}
+        result = {**self._result(elapsed, steps), "time_outside_s": outside}
+        if self._logbook is not None:
+            self._logbook.write(result)
+        return result
 
     def _result(self, elapsed: float, steps: int) -> dict[str, Any]:
         report = self.workers.take_report()
@@ -441,6 +454,8 @@ class Trainer(Persistence, Resources, ABC, Generic[ConfigT]):
         if self._stopped:
             return
         self._stopped = True
+        if self._logbook is not None:
+            self._logbook.close("stopped", "the program stopped it")
         if hasattr(self, "workers"):
             self.workers.stop()
         if self._cluster is not None:

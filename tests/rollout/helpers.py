@@ -9,15 +9,14 @@ from dtrainer.rollout.worker import RolloutWorker, SyncUpdate, WorkerSpec
 
 def make_worker(env, *, entropy=17, index=1, postprocess=None, weights=0.5, **config):
     """A worker with random weights; `config` over small defaults."""
-    config = TrainerConfig.from_dict(
-        {
-            "num_workers": 1,
-            "rollout_fragment_length": 8,
-            "train_batch_size": 100_000,
-            "model": {"fcnet_hiddens": [8]},
-            **config,
-        }
-    )
+    keys = {
+        "num_workers": 1,
+        "rollout_fragment_length": 8,
+        "model": {"fcnet_hiddens": [8]},
+        **config,
+    }
+    keys["train_batch_size"] = keys["rollout_fragment_length"] * keys.get("num_envs_per_worker", 1)
+    config = TrainerConfig.from_dict(keys)
     maker = resolve_env(env)
     spaces = probe_env(maker, config)
     spec = WorkerSpec(maker, config, *spaces, entropy, postprocess)

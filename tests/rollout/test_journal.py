@@ -92,6 +92,18 @@ def test_without_exact_recovery_nothing_is_replayed(mode):
     assert not set(rows(fragment)["eps_id"]) & set(rows(worker.sample())["eps_id"])
 
 
+@pytest.mark.parametrize("journal", ["none", "of a worker that had not begun"])
+def test_a_worker_that_has_sampled_can_start_from_the_beginning(journal):
+    settings = {"observation_filter": "MeanStdFilter", "num_envs_per_worker": 2}
+    worker, fresh = (make_worker("CartPole-v1", **settings) for _ in range(2))
+    state = None if journal == "none" else worker.get_state()
+    worker.sample()
+    worker.set_state(state, 17)
+    give_weights(worker)
+    give_weights(fresh)
+    assert_same(worker.sample(), fresh.sample())
+
+
 def test_another_seed_is_another_run():
     worker = make_worker("CartPole-v1", entropy=1)
     other = make_worker("CartPole-v1", entropy=2)

@@ -16,7 +16,9 @@ from dtrainer.config.errors import (
     ConfigError,
     DtrainerError,
     EnvError,
+    ResultsError,
 )
+from dtrainer.reporting.runs import RunDirectory, find_runs
 from dtrainer.training.checkpoint import read_checkpoint
 from tests.envs_for_tests import Faulty, Forgetful, Walk
 
@@ -70,8 +72,8 @@ CASES = {
 }
 
 
-def make(changes, env="CartPole-v1", **kwargs):
-    return PPO({**SMALL, **changes}, env=env, **kwargs)
+def make(changes, env="CartPole-v1", *, log_results=False, **kwargs):
+    return PPO({**SMALL, **changes}, env=env, log_results=log_results, **kwargs)
 
 
 def essence(result):
@@ -200,6 +202,36 @@ def test_smoothing_fills_up_with_earlier_episodes(tmp_path):
 def test_return_is_nan_until_an_episode_has_ended(tmp_path):
     with make({"num_workers": 0}, "Pendulum-v1", logdir=tmp_path) as trainer:
         assert math.isnan(trainer.train()["episode_reward_mean"])
+
+
+def test_results_are_written_as_on_the_command_line(tmp_path):
+    logdir = tmp_path / "run"
+    with make({"num_workers": 0}, logdir=logdir, log_results=True) as trainer:
+        results = [trainer.train() for _ in range(2)]
+        path = trainer.save()
+        trainer.train()
+    run = RunDirectory.open(logdir)
+    assert [r["training_iteration"] for r in run.results()] == [1, 2, 3]
+    assert run.state()["status"] == "stopped" and (logdir / "progress.csv").is_file()
+    with (
+        make({"num_workers": 0}, logdir=logdir, log_results=True) as other,
+        pytest.raises(ResultsError, match="another run"),
+    ):
+        other.train()
+    with PPO.from_checkpoint(path, logdir=logdir) as trainer:
+        trainer.train()
+    written = list(run.results())
+    assert [r["training_iteration"] for r in written] == [1, 2, 3]
+    assert written[1]["info"] == json.loads(json.dumps(results[1]["info"]))
+
+
+def test_runs_of_programs_go_where_other_runs_go(tmp_path, monkeypatch):
+    monkeypatch.setenv("DTRAINER_RESULTS", str(tmp_path))
+    with make({"num_workers": 0}, log_results=True) as trainer:
+        trainer.train()
+        assert trainer.logdir.parent == tmp_path
+        assert trainer.logdir.name.startswith("PPO_CartPole-v1_")
+    assert find_runs(tmp_path)[0].path == trainer.logdir
 
 
 # ---- acting --------------------------------------------------------------------------

@@ -8,7 +8,7 @@ The class travels to the actors by itself; nothing has to be registered or insta
 import gymnasium as gym
 import numpy as np
 
-from dtrainer.algorithms.ppo import PPO
+from dtrainer import PPO
 
 
 class Thermostat(gym.Env):

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from _pytest.mark import ParameterSet
-from ruamel.yaml import YAML
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -78,21 +77,3 @@ def test_constraints_name_released_versions_only() -> None:
     pins = [line for line in lines if line and not line.startswith("#")]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", pin) for pin in pins)
     assert "torch==2.13.0" in pins
-
-
-def test_the_table_of_changed_defaults_is_right() -> None:
-    from dtrainer.algorithms.ppo import PPOConfig
-
-    defaults = PPOConfig.from_dict({}).to_dict()
-    rows = re.findall(
-        r"^\| `([\w.]+)` \| `(.+?)` \| `(.+?)` \|",
-        (ROOT / "docs" / "from-rllib.md").read_text(),
-        re.MULTILINE,
-    )
-    assert len(rows) > 5
-    for key, before, now in rows:
-        value = defaults
-        for part in key.split("."):
-            value = value[part]
-        assert YAML(typ="safe").load(now) == value, key
-        assert before != now

@@ -82,12 +82,13 @@ class Categorical(ActionDistribution):
 
     def sample(self, inputs: Float, rng: np.random.Generator) -> tuple[NDArray[np.int64], Float]:
         """Draw by inverting the cumulative distribution; see the base class."""
-        shifted = inputs - inputs.max(axis=1, keepdims=True)
-        cumulative = np.exp(shifted).cumsum(axis=1)
-        total = cumulative[:, -1]
+        logits = inputs.T  # actions first: numpy reduces over a short last axis slowly
+        shifted = logits - np.maximum.reduce(logits, axis=0)
+        cumulative = np.add.accumulate(np.exp(shifted), axis=0)
+        total = cumulative[-1]
         threshold = rng.random(len(inputs), dtype=np.float32) * total
-        actions = (cumulative[:, :-1] <= threshold[:, None]).sum(axis=1)
-        return actions, shifted[np.arange(len(inputs)), actions] - np.log(total)
+        actions = np.add.reduce(cumulative[:-1] <= threshold, axis=0, dtype=np.int64)
+        return actions, shifted[actions, np.arange(len(inputs))] - np.log(total)
 
     def mode(self, inputs: Float) -> tuple[NDArray[np.int64], Float]:
         """First action with the greatest logit; see the base class."""

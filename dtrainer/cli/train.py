@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,11 +54,12 @@ def command(
 
     if not dry_run:
         _start_ahead(file, overrides or [])
-    experiments = load_experiments(file, overrides or [], config_class=get_config_class)
-    if name is not None:
-        if len(experiments) > 1:
-            raise ConfigError(f"--name {name}: the file has {len(experiments)} experiments")
-        experiments = [experiments[0].model_copy(update={"name": name})]
+    changes = [*(overrides or []), *([] if name is None else [f"name={json.dumps(name)}"])]
+    experiments = load_experiments(file, changes, config_class=get_config_class)
+    if name is not None and len(experiments) > 1:
+        raise ConfigError(
+            f"--name {name}: {file} has {len(experiments)} experiments with names of their own"
+        )
     for experiment in experiments:
         if dry_run:
             _dry_run(experiment)
@@ -120,7 +123,9 @@ def run_experiment(experiment: Experiment, results: Path | None, *, resume: bool
                 end = _drive(experiment, trainer, directory, interrupted, resume=resume)
         except BaseException as error:
             status = "failed" if isinstance(error, Exception) else "interrupted"
-            directory.update_state(status=status, stop_reason=str(error) or type(error).__name__)
+            reason = str(error) or type(error).__name__
+            with contextlib.suppress(DtrainerError):
+                directory.update_state(status=status, stop_reason=reason)
             raise
     if end.status == "interrupted":
         raise typer.Exit(EXIT_INTERRUPTED)
@@ -167,7 +172,7 @@ def _drive(
         num_workers=experiment.config.num_workers,
         device=str(trainer.device),
         seed=trainer.entropy,
-        resumed_from=trainer.iteration if resume and trainer.iteration else None,
+        resumed_from=trainer.iteration if resume else None,
     )
     reporter: Reporter = run_reporters(directory)
     reporter.start(info)
@@ -177,7 +182,8 @@ def _drive(
     try:
         end = run_loop(trainer, StopCriteria(experiment.stop), reporter, plan, interrupted, last)
     except BaseException as error:
-        reporter.end("failed", str(error) or type(error).__name__)
+        with contextlib.suppress(DtrainerError):  # what ended the run matters more
+            reporter.end("failed", str(error) or type(error).__name__)
         raise
     reporter.end(end.status, end.reason)
     return end
@@ -194,8 +200,8 @@ def _restore(trainer: Trainer[Any], directory: RunDirectory) -> dict[str, Any] |
         return None
     trainer.restore(checkpoint)
     dropped = directory.truncate_results(trainer.iteration)
-    text = f" ({dropped} later results are trained again)" if dropped else ""
-    console.print(f"Resuming after iteration {trainer.iteration}{text}.")
+    if dropped:
+        console.print(f"{dropped} results came after the checkpoint: they are trained again.")
     results = list(directory.results())
     return results[-1] if results else None
 

@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from dtrainer.config.errors import ConfigError, EnvError
+from dtrainer.config.errors import EnvError
 from dtrainer.envs import EnvContext, EnvMaker
 from dtrainer.rollout.seeding import Role
 from dtrainer.rollout.worker import RolloutWorker, SyncUpdate
@@ -63,7 +63,9 @@ def evaluate(
     maker = trainer._spec.env
     num_envs = min(num_episodes, trainer.config.num_envs_per_worker)
     if video is not None:
-        maker = dataclasses.replace(maker, creator=_Filmed(maker, video), vector_spec=None)
+        maker = dataclasses.replace(
+            maker, creator=_Filmed(maker, video, num_episodes), vector_spec=None
+        )
         num_envs = 1
     # Single environments also where training steps them as one: each episode has its own seed.
     config = trainer._spec.config.model_copy(
@@ -90,17 +92,30 @@ class _Filmed:
 
     maker: EnvMaker
     folder: Path
+    num_episodes: int
 
     def __call__(self, context: EnvContext) -> gym.Env:
         context["render_mode"] = "rgb_array"
-        env = self.maker.make(context)
+        try:
+            env = self.maker.make(context)
+        except EnvError as error:
+            raise self._cannot_render() from error
         if env.render_mode != "rgb_array":
-            raise ConfigError(f"environment {self.maker.name!r} cannot render to a video")
+            raise self._cannot_render()
         try:
             return gym.wrappers.RecordVideo(
-                env, str(self.folder), episode_trigger=lambda _: True, disable_logger=True
+                env,
+                str(self.folder),
+                episode_trigger=lambda number: number < self.num_episodes,
+                disable_logger=True,
             )
         except gym.error.DependencyNotInstalled as error:
             raise EnvError(
                 f"no video without moviepy: {error}", hint="pip install 'dtrainer[video]'"
             ) from error
+
+    def _cannot_render(self) -> EnvError:
+        return EnvError(
+            f"environment {self.maker.name!r} cannot be filmed",
+            hint="It has to take render_mode='rgb_array', keep it as render_mode, and render frames.",
+        )

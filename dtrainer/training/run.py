@@ -92,5 +92,5 @@ def run_loop(
             checkpoint = Path(trainer.save(keep=plan.keep))
             reporter.checkpoint(checkpoint)
         if interrupt and reason is None:
-            return RunEnd("interrupted", "interrupted by a signal", checkpoint)
+            return RunEnd("interrupted", "a signal asked it to stop", checkpoint)
     return RunEnd("finished", reason, checkpoint)

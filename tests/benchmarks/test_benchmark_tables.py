@@ -32,7 +32,7 @@ def test_sampling_rows_say_what_was_wanted_and_whether_it_is_so() -> None:
         "stepping": rates(50, 50),
         "rllib": rates(10, 10),
         "dtrainer": rates(45, 50),
-        "dtrainer_self": rates(140, 140),
+        "dtrainer_wide": rates(140, 140),
     }
     stepping, rllib, ordinary, vectorised = sampling.table_rows(found)
     assert stepping[-1] == rllib[-1] == ""
@@ -83,6 +83,7 @@ def test_missing_peers_are_left_out_and_named(
         "stepping_self",
         "dtrainer",
         "dtrainer_self",
+        "dtrainer_wide",
     }
     assert "make bench-peers" in capsys.readouterr().err
 

@@ -117,5 +117,5 @@ class _Filmed:
     def _cannot_render(self) -> EnvError:
         return EnvError(
             f"environment {self.maker.name!r} cannot be filmed",
-            hint="It has to take render_mode='rgb_array', keep it as render_mode, and render frames.",
+            hint="It has to take render_mode='rgb_array', keep it as render_mode, and render.",
         )

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 import json
+import logging
 import math
 import os
+import threading
+import weakref
 from collections.abc import Mapping
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 from dtrainer.config.errors import ResultsError
 from dtrainer.reporting.reporter import Reporter, RunInfo
 from dtrainer.reporting.runs import PROGRESS, RESULTS, RunDirectory
 
+log = logging.getLogger(__name__)
+
 LEFT_OUT = ("config",)
 """Keys of a result that do not change and lie in config.yaml."""
+BEAT_EVERY_S = 30.0
+"""Seconds between two heartbeats of a run, however long its iterations are."""
 
 
 class _Appending(Reporter):
     """A reporter that appends to a file of the run."""
 
-    file_name: str
+    essential = True
+    file_name: ClassVar[str]
 
     def __init__(self, directory: RunDirectory) -> None:
         self.path = directory.path / self.file_name
@@ -38,7 +48,9 @@ class _Appending(Reporter):
         """
         try:
             if self._file is None:
-                self._file = self.path.open("a", newline="")
+                self._file = self.path.open(
+                    "a", encoding="utf-8", errors="backslashreplace", newline=""
+                )
             self._file.write(text)
             self._file.flush()
         except OSError as error:
@@ -89,9 +101,7 @@ class CsvReporter(_Appending):
 
     def start(self, info: RunInfo) -> None:
         """Go on with the columns of a table that exists."""
-        if self.path.is_file():
-            with self.path.open(newline="") as file:
-                self._fields = next(csv.reader(file), [])
+        self._fields = next(iter(self._rows()), [])
 
     def result(self, result: dict[str, Any]) -> None:
         """Append a row; new columns are added on the right."""
@@ -102,39 +112,71 @@ class CsvReporter(_Appending):
         self.append(_csv_line([row.get(name, "") for name in self._fields]))
 
     def _add_columns(self, names: list[str]) -> None:
-        rows: list[list[str]] = []
-        if self.path.is_file():
-            with self.path.open(newline="") as file:
-                rows = list(csv.reader(file))[1:]
-        self._close()
-        self._fields += names
-        padded = [row + [""] * (len(self._fields) - len(row)) for row in rows]
+        rows = self._rows()[1:]
+        fields = [*self._fields, *names]
+        padded = [row + [""] * (len(fields) - len(row)) for row in rows]
+        text = "".join(_csv_line(row) for row in [fields, *padded])
         aside = self.path.with_suffix(".csv.new")
-        text = "".join(_csv_line(row) for row in [self._fields, *padded])
         try:
-            aside.write_text(text)
+            self._close()
+            with aside.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
             aside.replace(self.path)
         except OSError as error:
-            aside.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                aside.unlink(missing_ok=True)
+            raise _cannot_append(self.path, error) from error
+        self._fields = fields
+
+    def _rows(self) -> list[list[str]]:
+        try:
+            with self.path.open(encoding="utf-8", errors="replace", newline="") as file:
+                return list(csv.reader(file))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
             raise _cannot_append(self.path, error) from error
 
 
 class StateReporter(Reporter):
-    """Keeps the run's `state.json` up to date."""
+    """Keeps the run's `state.json` up to date, with a heartbeat between the results.
 
-    def __init__(self, directory: RunDirectory) -> None:
+    Parameters
+    ----------
+    directory
+        Of the run.
+    beat_every_s
+        Seconds between two heartbeats.
+    """
+
+    essential = True
+
+    def __init__(self, directory: RunDirectory, *, beat_every_s: float = BEAT_EVERY_S) -> None:
         self._directory = directory
+        self._beat_every_s = beat_every_s
+        self._ended = threading.Event()
+        self._heart: threading.Thread | None = None
 
     def start(self, info: RunInfo) -> None:
-        """Note that the run is driven by this process."""
+        """Note that the run is driven by this process, and keep on saying so."""
         self._directory.update_state(status="running", run=info.run, env=info.env, stop_reason=None)
+        weakref.finalize(self, self._ended.set)  # a program may drop a run without ending it
+        self._heart = threading.Thread(
+            target=_beat,
+            args=(self._directory, self._ended, self._beat_every_s),
+            name="dtrainer-heartbeat",
+            daemon=True,
+        )
+        self._heart.start()
 
     def result(self, result: dict[str, Any]) -> None:
         """Note how far the run is."""
         self._directory.update_state(
-            iteration=result["training_iteration"],
-            timesteps_total=result["timesteps_total"],
-            episode_reward_mean=to_json(result["episode_reward_mean"]),
+            iteration=result.get("training_iteration"),
+            timesteps_total=result.get("timesteps_total"),
+            episode_reward_mean=to_json(result.get("episode_reward_mean")),
         )
 
     def checkpoint(self, path: Path) -> None:
@@ -143,7 +185,19 @@ class StateReporter(Reporter):
 
     def end(self, status: str, reason: str) -> None:
         """Note how the run ended."""
+        self._ended.set()
+        if self._heart is not None:
+            self._heart.join(timeout=5.0)  # a file system that hangs must not hold up the end
         self._directory.update_state(status=status, stop_reason=reason)
+
+
+def _beat(directory: RunDirectory, ended: threading.Event, every_s: float) -> None:
+    """Renew a run's heartbeat until it ends; knows its reporter not, so that it can be dropped."""
+    while not ended.wait(every_s):
+        try:
+            directory.beat()
+        except ResultsError as error:
+            log.debug("no heartbeat: %s", error)  # the next result tells, if it goes on
 
 
 def to_json(value: Any) -> Any:
@@ -152,12 +206,16 @@ def to_json(value: Any) -> Any:
         return {str(key): to_json(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [to_json(entry) for entry in value]
-    if hasattr(value, "tolist"):  # numpy
-        return to_json(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        number = float(value)
+        return number if math.isfinite(number) else None
+    if hasattr(value, "tolist"):  # numpy's and PyTorch's
+        plain = value.tolist()
+        return str(value) if type(plain) is type(value) else to_json(plain)
     return str(value)
 
 
@@ -170,8 +228,8 @@ def numbers(result: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
             flat |= numbers(value, f"{name}/")
         else:
             number = value.item() if getattr(value, "size", 0) == 1 else value  # numpy's
-            if isinstance(number, bool | int | float):
-                flat[name] = number if isinstance(number, float) else int(number)
+            if isinstance(number, Real):
+                flat[name] = int(number) if isinstance(number, Integral) else float(number)
     return flat
 
 
@@ -183,8 +241,6 @@ def _cannot_append(path: Path, error: OSError) -> ResultsError:
 
 
 def _csv_line(values: list[Any]) -> str:
-    import io
-
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(values)
     return text.getvalue()

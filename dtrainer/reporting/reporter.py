@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from dtrainer.config.errors import ResultsError
 from dtrainer.reporting.runs import RunDirectory
@@ -48,7 +48,15 @@ class RunInfo:
 
 
 class Reporter:
-    """Is told of a run; every method may be left as it is."""
+    """Is told of a run; every method may be left as it is.
+
+    Attributes
+    ----------
+    essential
+        Whether a run must not go on without it.
+    """
+
+    essential: ClassVar[bool] = False
 
     def start(self, info: RunInfo) -> None:
         """Be told that the run starts or goes on."""
@@ -66,8 +74,8 @@ class Reporter:
 class Reporters(Reporter):
     """Tells several reporters.
 
-    One that fails is left out from then on, with a line in the log; but a run whose results cannot
-    be written ends.
+    One that fails is left out from then on, with a line in the log; but a run ends when one that is
+    essential fails, in whatever way: its results would be lost.
 
     Parameters
     ----------
@@ -101,11 +109,26 @@ class Reporters(Reporter):
                 getattr(reporter, method)(*args)
             except ResultsError as error:
                 failed = failed or error
-            except Exception:
-                log.exception("%s is left out from now on", type(reporter).__name__)
+            except Exception as error:
+                name = type(reporter).__name__
+                if reporter.essential:
+                    failed = failed or _lost(name, method, error)
+                    continue
+                unexpected = not isinstance(error, OSError)  # a full disk explains itself
+                log.error("%s is left out from now on: %s", name, error, exc_info=unexpected)
                 self._reporters.remove(reporter)
         if failed is not None:
             raise failed
+
+
+def _lost(name: str, method: str, error: Exception) -> ResultsError:
+    lost = ResultsError(
+        f"what the run does cannot be written: {name}.{method}: {type(error).__name__}: {error}",
+        hint="The last checkpoint is intact. Look for a value in the results, such as a custom "
+        "metric, that is neither a number nor text.",
+    )
+    lost.__cause__ = error
+    return lost
 
 
 def run_reporters(directory: RunDirectory) -> Reporters:

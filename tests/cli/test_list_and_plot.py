@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,31 @@ def test_list_says_where_it_looked(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("DTRAINER_RESULTS", str(tmp_path / "none"))
     assert f"No runs in {tmp_path}/none, which does not exist." in invoke("list")
     assert json.loads(invoke("list", "--json")) == []
+
+
+def test_list_shows_the_runs_that_may_be_read() -> None:
+    """A results folder that a group shares has runs that are closed to some."""
+    program = (
+        "import os, sys; from pathlib import Path\n"
+        "import rich.console, rich.table, dtrainer.reporting.words\n"
+        "from dtrainer.cli.list_runs import command\n"
+        "from dtrainer.reporting.runs import RunDirectory\n"
+        "folder = Path(sys.argv[1])\n"
+        "for name in ('closed', 'open'): RunDirectory.create(folder, name)\n"
+        "folder.chmod(0o755); (folder / 'closed').chmod(0)\n"
+        "if os.geteuid() == 0: os.seteuid(65534)\n"  # the superuser may read everything
+        "command(folder)\n"
+        "os.seteuid(os.getuid()); (folder / 'closed').chmod(0o700)\n"
+    )
+    with tempfile.TemporaryDirectory(prefix="dtrainer-shared-") as folder:
+        done = subprocess.run(
+            [sys.executable, "-c", program, folder],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["run", "open"]
 
 
 # ---- plot ----------------------------------------------------------------------------------------

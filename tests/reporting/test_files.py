@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import csv
+import gc
 import json
 import math
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +100,27 @@ def test_json_of_anything() -> None:
     found = to_json(tree)
     assert found == {"1": [3, [0.0, 1.0]], "path": "a", "t": True, "none": None}
     assert json.loads(json.dumps(found)) == found
+
+
+class NeverEnding:
+    """Its `tolist` gives it back, as that of numpy's complex long double does."""
+
+    def tolist(self) -> NeverEnding:
+        return self
+
+    def __str__(self) -> str:
+        return "never-ending"
+
+
+def test_json_of_numbers_that_python_has_no_words_for() -> None:
+    tree = [np.longdouble(1.5), np.array([np.longdouble("inf")]), Fraction(1, 2), 2**70]
+    assert to_json(tree) == [1.5, [None], 0.5, 2**70]
+    assert to_json([NeverEnding(), 1j]) == ["never-ending", "1j"]
+    assert numbers({"a": np.longdouble(2), "b": np.array([3]), "c": np.bool_(True)}) == {
+        "a": 2.0,
+        "b": 3,
+        "c": 1,
+    }
 
 
 def test_a_resumed_run_appends(run: RunDirectory) -> None:
@@ -192,6 +217,72 @@ def test_the_state_of_a_run(run: RunDirectory) -> None:
     assert state["iteration"] == 4
 
 
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def age(run: RunDirectory) -> None:
+    """Make the heartbeat an old one."""
+    state = {**run.state(), "heartbeat": "2024-01-01T00:00:00+00:00"}
+    (run.path / "state.json").write_text(json.dumps(state))
+
+
+def beats() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "dtrainer-heartbeat"]
+
+
+def test_the_heart_beats_between_results_until_the_end(run: RunDirectory) -> None:
+    reporter = StateReporter(run, beat_every_s=0.02)
+    reporter.start(info_of(run))
+    reporter.result(result_of(1))
+    for _ in range(2):
+        age(run)
+        until(lambda: run.state().get("heartbeat", "") > "2025")
+    assert (run.state()["status"], run.state()["iteration"]) == ("running", 1)
+    reporter.end("finished", "done")
+    assert not beats()
+    assert run.state()["status"] == "finished"
+
+
+def test_beats_take_nothing_back(run: RunDirectory) -> None:
+    reporter = StateReporter(run, beat_every_s=0.0001)
+    reporter.start(info_of(run))
+    for iteration in range(1, 60):
+        reporter.result(result_of(iteration))
+        assert run.state()["iteration"] == iteration
+    reporter.end("finished", "done")
+    assert run.state()["status"] == "finished"
+    assert not [path for path in run.path.iterdir() if path.name.startswith(".")]
+
+
+def test_a_run_that_a_program_drops_does_not_beat_for_ever(run: RunDirectory) -> None:
+    reporter = StateReporter(run, beat_every_s=0.02)
+    reporter.start(info_of(run))
+    del reporter
+    gc.collect()
+    until(lambda: not beats())
+
+
+def test_the_heart_survives_a_disk_that_is_full_for_a_while(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full() -> None:
+        raise ResultsError("the disk is full")
+
+    reporter = StateReporter(run, beat_every_s=0.02)
+    reporter.start(info_of(run))
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "beat", full)
+        age(run)
+        time.sleep(0.1)
+        assert run.state()["heartbeat"] < "2025"
+    until(lambda: run.state().get("heartbeat", "") > "2025")
+    reporter.end("finished", "")
+
+
 # ---- full disks ----------------------------------------------------------------------
 
 
@@ -219,7 +310,7 @@ def fill(disk: Path) -> None:
 def test_a_full_disk(tmp_path: Path, kind: Callable[[RunDirectory], Reporter]) -> None:
     with small_disk(tmp_path / "disk") as mounted:
         if not mounted:
-            return  # the limit on file sizes, below, stands for it
+            pytest.skip("may not mount a small disk; the limit on file sizes stands for it")
         run = RunDirectory.create(tmp_path / "disk", "run")
         reporter = kind(run)
         reporter.start(info_of(run))
@@ -243,7 +334,7 @@ def test_a_full_disk(tmp_path: Path, kind: Callable[[RunDirectory], Reporter]) -
 def test_new_columns_on_a_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as mounted:
         if not mounted:
-            return
+            pytest.skip("may not mount a small disk")
         run = RunDirectory.create(tmp_path / "disk", "run")
         reporter = CsvReporter(run)
         reporter.start(info_of(run))
@@ -272,6 +363,28 @@ for reporter in (JsonlReporter(run), CsvReporter(run)):
         print(error)
     reporter.end("failed", "")
 """
+
+
+def test_tensorboard_on_a_full_disk_is_left_out_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with small_disk(tmp_path / "disk") as mounted:
+        if not mounted:
+            pytest.skip("may not mount a small disk")
+        run = RunDirectory.create(tmp_path / "disk", "run")
+        reporters = Reporters([TensorBoardReporter(run)])
+        reporters.start(info_of(run))
+        reporters.result(result_of(1))
+        fill(tmp_path / "disk")
+        for iteration in range(2, 200):
+            reporters.result(result_of(iteration))
+        reporters.end("failed", "the disk is full")
+        (record,) = caplog.records
+        assert "left out from now on: [Errno 28] No space left" in record.getMessage()
+        assert not record.exc_info
+        assert "Traceback" not in capfd.readouterr().err
+        steps = [step for step, _ in scalars(run)["episode_reward_mean"]]
+        assert steps == list(range(100, 100 * len(steps) + 1, 100))
 
 
 def test_a_limit_on_file_sizes(tmp_path: Path) -> None:
@@ -351,6 +464,35 @@ def test_results_that_cannot_be_written_end_the_run(run: RunDirectory) -> None:
     assert after.told == [{}, ("failed", "full")]  # it still gets to close what it has open
 
 
+class NoText:
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("kind", [JsonlReporter, CsvReporter, StateReporter])
+def test_a_run_does_not_go_on_without_its_files(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, kind: Callable[[RunDirectory], Reporter]
+) -> None:
+    """Whatever the reason: hours of results must not be lost for a line in the log."""
+    reporter = kind(run)
+    reporters = Reporters([reporter])
+    monkeypatch.setattr(reporter, "result", lambda result: str(NoText()))
+    with pytest.raises(ResultsError, match=r"cannot be written: .*\.result: RuntimeError: no text"):
+        reporters.result(result_of(1))
+    monkeypatch.undo()
+    reporters.result(result_of(2))  # it is not left out
+    reporters.end("failed", "")
+    assert run.state()["host"]
+
+
+def test_a_value_that_cannot_be_written_is_named(run: RunDirectory) -> None:
+    reporters = Reporters([JsonlReporter(run)])
+    with pytest.raises(ResultsError, match="JsonlReporter") as caught:
+        reporters.result(result_of(1, custom_metrics={"a": NoText()}))
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert "custom metric" in str(caught.value.hint)
+
+
 def test_a_reporter_may_leave_everything_as_it_is(run: RunDirectory) -> None:
     tell(Reporter(), run)
 
@@ -393,7 +535,29 @@ def test_events_are_read_by_tensorboard(run: RunDirectory) -> None:
     assert found["episode_reward_mean"] == [(100, 10.5), (200, 21.0), (300, 31.5)]
     assert found["info/learner/default_policy/kl"] == [(100, 0.25), (200, 0.25), (300, 0.25)]
     assert found["perf/cpu"][0] == (100, 0.5)
-    assert not {"episode_len_mean", "perf/name", "config/lr", "done"} & set(found)
+    assert not {"episode_len_mean", "perf/name", "config/lr", "done", "timestamp"} & set(found)
+
+
+def test_what_users_add_is_shown_too(run: RunDirectory) -> None:
+    more = {"custom_metrics": {"height_mean": 2.0}, "evaluation": {"episode_reward_mean": 3.0}}
+    write_events(run, range(1, 2), num_healthy_workers=2, mine=4.0, **more)
+    found = scalars(run)
+    assert found["custom_metrics/height_mean"] == [(100, 2.0)]
+    assert found["evaluation/episode_reward_mean"] == [(100, 3.0)]
+    assert found["num_healthy_workers"] == [(100, 2.0)]
+    assert found["mine"] == [(100, 4.0)]
+
+
+def test_writing_events_imports_no_framework_and_starts_no_thread(run: RunDirectory) -> None:
+    program = (
+        "import sys, threading; from pathlib import Path\n"
+        "from tests.reporting.test_files import RunDirectory, write_events\n"
+        "write_events(RunDirectory(Path(sys.argv[1])), range(1, 3))\n"
+        "print({'torch', 'tensorflow'} & set(sys.modules), threading.active_count())"
+    )
+    command = [sys.executable, "-c", program, str(run.path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "set() 1"
 
 
 def test_events_are_there_at_once(run: RunDirectory) -> None:

@@ -9,11 +9,15 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from dtrainer.config.errors import ResultsError
@@ -275,3 +279,171 @@ def test_a_table_that_is_none_is_emptied(run: RunDirectory, text: str) -> None:
     (run.path / "progress.csv").write_text(text)
     run.truncate_results(5)
     assert (run.path / "progress.csv").read_text() == ""
+
+
+# ---- what the first tests did not see ------------------------------------------------
+
+
+def test_of_drivers_that_start_at_once_one_gets_the_run(tmp_path: Path) -> None:
+    """They all find that there is no run yet, before any of them writes."""
+    drivers = 4
+    barrier = threading.Barrier(drivers)
+    real = RunDirectory.exists
+    got: list[RunDirectory] = []
+    refused: list[str] = []
+
+    class Late(RunDirectory):
+        @staticmethod
+        def exists(path: Path) -> bool:
+            there = real(path)
+            with suppress(threading.BrokenBarrierError):
+                barrier.wait(timeout=0.5)
+            return there
+
+    def start() -> None:
+        try:
+            got.append(Late.create(tmp_path, "a"))
+        except ResultsError as error:
+            refused.append(error.message)
+
+    threads = [threading.Thread(target=start) for _ in range(drivers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert len(got) == 1
+    assert len(refused) == drivers - 1
+    assert all("there is a run 'a' already" in message for message in refused)
+
+
+def test_a_full_disk_does_not_take_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(ResultsError, match="No space left on device"):
+            RunDirectory.create(tmp_path, "a")
+    assert RunDirectory.create(tmp_path, "a").state()["status"] == "starting"
+
+
+def test_a_name_that_is_too_long(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match=r"cannot write .*: File name too long"):
+        RunDirectory.create(tmp_path, "x" * 300)
+    with pytest.raises(ResultsError, match="there is no run"):
+        RunDirectory.open(tmp_path / ("x" * 300))
+
+
+def test_home_may_be_written_as_a_tilde(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert results_folder("~/runs") == tmp_path / "runs"
+    monkeypatch.setenv("DTRAINER_RESULTS", "~/others")
+    assert results_folder(None) == tmp_path / "others"
+    assert results_folder("~no-such-user/x") == Path("~no-such-user/x")
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """Be nobody for a while: the superuser may read everything."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """Give a folder that others may read, in a place that they can reach."""
+    with tempfile.TemporaryDirectory(prefix="dtrainer-shared-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_runs_of_others_that_may_not_be_read(shared: Path) -> None:
+    for name in ("a", "b", "c"):
+        RunDirectory.create(shared, name)
+    (shared / "b" / "result.jsonl").write_text("{}\n")
+    (shared / "a").chmod(0o000)
+    (shared / "b" / "result.jsonl").chmod(0o000)
+    (shared / "c" / "state.json").chmod(0o000)
+    (shared / "closed").mkdir(mode=0o000)
+    try:
+        with unprivileged():
+            assert [run.path.name for run in find_runs(shared)] == ["b", "c"]
+            assert not RunDirectory.exists(shared / "a")
+            assert RunDirectory(shared / "c").state() == {}
+            with pytest.raises(ResultsError, match=r"cannot read .*result\.jsonl: Permission"):
+                list(RunDirectory(shared / "b").results())
+            with pytest.raises(ResultsError, match=r"cannot read .*closed: Permission"):
+                find_runs(shared / "closed")
+            with pytest.raises(ResultsError, match=r"cannot write .*closed/new: Permission"):
+                RunDirectory.create(shared / "closed", "new")
+    finally:
+        for name in ("a", "closed"):
+            (shared / name).chmod(0o755)
+
+
+def test_results_after_a_bad_line_are_not_lost(run: RunDirectory) -> None:
+    lines = ['{"training_iteration": 1}', '{"train{"training_iteration": 2}', "\0\0\0"]
+    lines += ['{"training_iteration": 3}', '{"training_iteration": 4}']
+    (run.path / "result.jsonl").write_text("\n".join(lines) + "\n")
+    assert iterations(run) == [1, 3, 4]
+    assert run.truncate_results(3) == 1
+    assert iterations(run) == [1, 3]
+
+
+def test_a_result_without_a_number_does_not_stop_a_resume(run: RunDirectory) -> None:
+    lines = ['{"training_iteration": null}', '{"training_iteration": 1}', "{}"]
+    (run.path / "result.jsonl").write_text("\n".join(lines) + "\n")
+    assert run.truncate_results(0) == 1
+
+
+def test_the_number_of_a_process_that_was_given_again(
+    run: RunDirectory, another_process: int
+) -> None:
+    """Another process has the number now: it is not the driver, once its heartbeat is old."""
+    old = (datetime.now(UTC) - timedelta(seconds=2 * HEARTBEAT_LIMIT_S)).isoformat()
+    edit_state(run, status="running", pid=another_process, heartbeat=old, process_started=1.0)
+    assert not run.is_alive()
+    started = round(psutil.Process(another_process).create_time(), 2)
+    edit_state(run, process_started=started)  # stopped by Ctrl-Z, say: it does not beat
+    assert run.is_alive()
+
+
+def test_a_heartbeat_is_only_for_the_driver(run: RunDirectory) -> None:
+    edit_state(run, status="running", heartbeat="2024-01-01T00:00:00+00:00")
+    run.beat()
+    assert run.state()["heartbeat"] > "2025"
+    taken = {"host": "another", "pid": 7, "heartbeat": "2024-01-01T00:00:00+00:00"}
+    edit_state(run, **taken)  # it was thought dead, and someone else goes on with the run
+    run.beat()
+    assert {key: run.state()[key] for key in taken} == taken
+
+
+def test_text_is_utf8_whatever_the_locale_says(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from dtrainer.reporting.files import CsvReporter, JsonlReporter\n"
+        "from dtrainer.reporting.runs import RunDirectory\n"
+        "run = RunDirectory.create(Path(sys.argv[1]), 'a')\n"
+        "run.write_config('env: Schl\\u00fcssel-v0\\n')\n"
+        "for reporter in (CsvReporter(run), JsonlReporter(run)):\n"
+        "    reporter.result({'training_iteration': 1, 'h\\u00f6he': 2.0})\n"
+        "    reporter.end('finished', '')\n"
+        "assert run.truncate_results(1) == 0\n"
+    )
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env={**os.environ, **ascii_only},
+        check=True,
+        timeout=60,
+    )
+    assert (tmp_path / "a" / "config.yaml").read_text("utf-8") == "env: Schlüssel-v0\n"
+    header = (tmp_path / "a" / "progress.csv").read_text("utf-8").splitlines()[0]
+    assert header == "training_iteration,höhe"

@@ -183,7 +183,10 @@ def _drive(
         end = run_loop(trainer, StopCriteria(experiment.stop), reporter, plan, interrupted, last)
     except BaseException as error:
         with contextlib.suppress(DtrainerError):  # what ended the run matters more
-            reporter.end("failed", str(error) or type(error).__name__)
+            if isinstance(error, KeyboardInterrupt):
+                reporter.end("interrupted", "stopped at once, with the last checkpoint")
+            else:
+                reporter.end("failed", str(error) or type(error).__name__)
         raise
     reporter.end(end.status, end.reason)
     return end

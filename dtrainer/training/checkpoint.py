@@ -17,12 +17,12 @@ import hashlib
 import json
 import logging
 import os
+import platform
 import re
 import secrets
 import shutil
 import socket
 import time
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -44,11 +44,17 @@ Weights = dict[str, dict[str, NDArray[Any]]]
 FORMAT = "dtrainer-checkpoint"
 FORMAT_VERSION = 1
 METADATA = "metadata.json"
+_TENSORS = ".safetensors"
 _NAME = re.compile(r"checkpoint_(\d{6,})")
 _REQUIRED = ("state.json", "arrays.npz")
 _LEFTOVER_AGE_S = 3600.0
 """Age, seconds, after which what a writer on another host left aside counts as left for good."""
 _PACKAGES = ("dtrainer", "torch", "numpy", "gymnasium")
+_OURS = ("format", "format_version", "created", "iteration", "versions", "files")
+_THIS_PROCESS = secrets.token_hex(4)
+"""Tells what lies aside of threads of this process from that of an earlier one with its id."""
+_SHOWN = 5
+"""Names of a folder's entries that an error lists."""
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +111,7 @@ def write_checkpoint(
     metadata
         JSON data that says what it is of.
     keep
-        How many of the latest to keep; None for all.
+        How many of the latest to keep; None for all. The one just written always stays.
 
     Returns
     -------
@@ -115,11 +121,20 @@ def write_checkpoint(
     ------
     CheckpointError
         If it cannot be written. Earlier checkpoints stay as they were.
+    TypeError
+        If the state, the weights or the metadata hold something that is not saved; names its place.
+    ValueError
+        If the metadata has a key that is the format's own.
     """
+    taken = sorted(set(_OURS).intersection(metadata))
+    if taken:
+        raise ValueError(f"metadata must not have the keys {taken}: they are the format's own")
     final = directory / f"checkpoint_{iteration:06d}"
     aside = _aside(final, "tmp")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        if not directory.is_dir():
+            directory.mkdir(parents=True, exist_ok=True)
+            _sync(directory.parent)
         _remove_leftovers(directory)
         _write_files(aside, iteration, state, weights, metadata)
         _commit(aside, final)
@@ -130,7 +145,7 @@ def write_checkpoint(
         shutil.rmtree(aside, ignore_errors=True)
         raise
     if keep is not None:
-        for old in list_checkpoints(directory)[:-keep]:
+        for old in list_checkpoints(directory)[: -max(keep, 1)]:
             if old != final:
                 shutil.rmtree(old, ignore_errors=True)
     return final
@@ -147,8 +162,11 @@ def _write_files(
     policies = folder / "policies"
     policies.mkdir(parents=True)
     for policy_id, named in weights.items():
+        for name, array in named.items():
+            if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+                raise TypeError(f"weights[{policy_id!r}][{name!r}] is of dtype {array.dtype}")
         contiguous = {name: np.asarray(array, order="C") for name, array in named.items()}
-        _save_tensors(contiguous, policies / f"{quote(policy_id, safe='')}.safetensors")
+        _save_tensors(contiguous, policies / f"{quote(policy_id, safe='')}{_TENSORS}")
     (folder / "state.json").write_text(json.dumps(data, allow_nan=False))
     with (folder / "arrays.npz").open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
@@ -162,7 +180,10 @@ def _write_files(
         "format_version": FORMAT_VERSION,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "iteration": iteration,
-        "versions": {package: _version(package) for package in _PACKAGES},
+        "versions": {
+            "python": platform.python_version(),
+            **{package: _version(package) for package in _PACKAGES},
+        },
         **metadata,
         "files": files,
     }
@@ -186,14 +207,13 @@ def _commit(aside: Path, final: Path) -> None:
     A checkpoint of the same iteration is moved aside first; should the process end between the two
     renames, the next writer or reader moves it back.
     """
-    replaced = None
-    if final.exists():
-        replaced = _aside(final, "old")
-        final.rename(replaced)
+    replaced = _aside(final, "old") if final.exists() else None
     try:
-        aside.rename(final)
-    except OSError:
         if replaced is not None:
+            final.rename(replaced)
+        aside.rename(final)
+    except BaseException:  # Ctrl-C, too
+        if replaced is not None and replaced.exists() and not final.exists():
             replaced.rename(final)
         raise
     _sync(final.parent)
@@ -203,7 +223,7 @@ def _commit(aside: Path, final: Path) -> None:
 
 def _aside(final: Path, kind: str) -> Path:
     """Name beside a checkpoint that says which process on which host it belongs to."""
-    owner = f"{os.getpid()}-{secrets.token_hex(4)}@{socket.gethostname()}"
+    owner = f"{os.getpid()}-{_THIS_PROCESS}-{secrets.token_hex(4)}@{socket.gethostname()}"
     return final.with_name(f".{final.name}.{kind}-{owner}")
 
 
@@ -226,7 +246,10 @@ def _is_in_use(path: Path, kind: str, owner: str) -> bool:
     """Whether a writer may still be busy with what lies aside."""
     process, _, host = owner.partition("@")
     if host in ("", socket.gethostname()):
-        return _is_alive(process.partition("-")[0])
+        pid, _, token = process.partition("-")
+        if pid == str(os.getpid()):
+            return token.partition("-")[0] == _THIS_PROCESS  # a thread of ours may be writing it
+        return _is_alive(pid)
     if kind == "old":  # it is renamed and removed in a moment: rather repaired than missed
         return False
     try:
@@ -236,7 +259,7 @@ def _is_in_use(path: Path, kind: str, owner: str) -> bool:
 
 
 def _is_alive(pid: str) -> bool:
-    if pid == str(os.getpid()) or not pid.isdigit():
+    if not pid.isdigit():
         return False
     try:
         os.kill(int(pid), 0)
@@ -267,9 +290,11 @@ def _cannot_write(path: Path, error: OSError) -> CheckpointError:
     with contextlib.suppress(OSError):
         existing = next(parent for parent in path.parents if parent.exists())
         free = f" ({shutil.disk_usage(existing).free / 1e6:,.1f} MB are free there)"
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    remedy = "Free some space" if full else "See to it that the folder can be written to"
     return CheckpointError(
         f"cannot write the checkpoint {path}: {error.strerror or error}{free}",
-        hint="Earlier checkpoints are intact. Free some space, or choose another --results folder.",
+        hint=f"Earlier checkpoints are intact. {remedy}, or choose another --results folder.",
     )
 
 
@@ -322,13 +347,16 @@ def read_checkpoint(path: str | Path) -> Checkpoint:
         with np.load(folder / "arrays.npz", allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         weights = {
-            unquote(file.stem): load_file(file)
+            unquote(file.name.removesuffix(_TENSORS)): load_file(file)
             for file in map(folder.joinpath, sorted(metadata["files"]))
-            if file.suffix == ".safetensors"
+            if file.name.endswith(_TENSORS)
         }
         state = decode(data, arrays)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, SafetensorError) as error:
-        raise CheckpointError(f"{folder} cannot be read: {error}") from error
+    except Exception as error:  # checksums that agree do not say who wrote the files
+        raise CheckpointError(
+            f"{folder} cannot be read: {type(error).__name__}: {error}",
+            hint="Its files are as they were written, but dtrainer does not write such ones.",
+        ) from error
     return Checkpoint(folder, int(metadata["iteration"]), metadata, state, weights)
 
 
@@ -350,18 +378,24 @@ def _resolve(path: Path) -> Path:
             return found
     if not path.exists():
         raise CheckpointError(f"there is no checkpoint {path}: it does not exist")
-    what = "a file" if path.is_file() else "a folder without " + METADATA
+    what = "a file" if path.is_file() else f"a folder without {METADATA}, with {_entries(path)}"
     raise CheckpointError(
         f"{path} is not a checkpoint: it is {what}",
         hint="Expected a folder such as <run>/checkpoints/checkpoint_000010, or a run.",
     )
 
 
+def _entries(folder: Path) -> str:
+    names = sorted(entry.name for entry in folder.iterdir())
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more if names else "nothing in it"
+
+
 def _metadata(folder: Path) -> dict[str, Any]:
     path = folder / METADATA
     try:
         metadata = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is damaged: it is no JSON ({error})") from error
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         raise CheckpointError(f"{path} is not that of a dtrainer checkpoint")

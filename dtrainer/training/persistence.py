@@ -44,14 +44,21 @@ class Persistence(ABC):  # noqa: B024 - a part of Trainer, not a thing of its ow
         trainer = cast("Trainer[Any]", self)
         trainer._check_running()
         folder = trainer.logdir / "checkpoints" if checkpoint_dir is None else Path(checkpoint_dir)
-        path = write_checkpoint(
-            folder,
-            trainer.iteration,
-            _state(trainer),
-            weights=cast("Any", trainer.get_weights()),
-            metadata=_metadata(trainer),
-            keep=keep,
-        )
+        try:
+            path = write_checkpoint(
+                folder,
+                trainer.iteration,
+                _state(trainer),
+                weights=cast("Any", trainer.get_weights()),
+                metadata=_metadata(trainer),
+                keep=keep,
+            )
+        except TypeError as error:
+            raise CheckpointError(
+                f"the run cannot be saved: {error}",
+                hint="What an environment's get_state returns has to be plain data: dicts, lists, "
+                "numbers, text, bytes and numpy arrays.",
+            ) from error
         return str(path)
 
     def restore(self, checkpoint_path: str | Path) -> None:

@@ -2,13 +2,15 @@
 
 A tree of dicts (keys strings or whole numbers), lists, tuples, None, booleans, whole numbers of
 any size, floats (also nan and infinities), strings, bytes and numpy arrays comes back bit for
-bit. What JSON has no word for is written as a mapping with the single key `$<kind>`.
+bit. What JSON has no word for is written as a mapping with the single key `$<kind>`. Subclasses
+(named tuples, ordered dicts, masked arrays) are refused: they would come back as another type.
 """
 
 from __future__ import annotations
 
 import base64
 import math
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Arrays = dict[str, NDArray[Any]]
+
+_LONG = 64
+"""Bits from which a whole number is written in base 16: Python limits the digits in base 10."""
 
 
 def encode(tree: Any) -> tuple[Any, Arrays]:
@@ -44,30 +49,26 @@ def decode(data: Any, arrays: Arrays) -> Any:
 
 
 def _encode(node: Any, place: str, arrays: Arrays) -> Any:
-    if isinstance(
-        node, np.ndarray | np.generic
-    ):  # first: numpy's text and floats are Python's, too
+    kind = type(node)
+    if kind is np.ndarray or isinstance(node, np.generic):
         return _encode_array(node, place, arrays)
-    if node is None or isinstance(node, bool | str):
+    if node is None or kind in (bool, str):
         return node
-    if isinstance(node, int):
-        return int(node)
-    if isinstance(node, float):
-        return node if math.isfinite(node) else {"$float": repr(node)}
-    if isinstance(node, bytes):
+    if kind is int:
+        return node if node.bit_length() <= _LONG else {"$int": hex(node)}
+    if kind is float:  # the bits: there is more than one nan
+        return node if math.isfinite(node) else {"$float": struct.pack(">d", node).hex()}
+    if kind is bytes:
         return {"$bytes": base64.b64encode(node).decode("ascii")}
-    if isinstance(node, list):
-        return [_encode(entry, f"{place}[{i}]", arrays) for i, entry in enumerate(node)]
-    if isinstance(node, tuple):
-        return {"$tuple": [_encode(entry, f"{place}[{i}]", arrays) for i, entry in enumerate(node)]}
-    if isinstance(node, dict):
+    if kind in (list, tuple):
+        entries = [_encode(entry, f"{place}[{i}]", arrays) for i, entry in enumerate(node)]
+        return entries if kind is list else {"$tuple": entries}
+    if kind is dict:
         return _encode_dict(node, place, arrays)
-    raise TypeError(f"{place} is a {type(node).__name__}: it cannot be saved without pickle")
+    raise TypeError(f"{place} is a {kind.__name__}: it cannot be saved without pickle")
 
 
 def _encode_array(node: Any, place: str, arrays: Arrays) -> dict[str, str]:
-    if isinstance(node, np.ma.MaskedArray):
-        raise TypeError(f"{place} is a {type(node).__name__}: its mask would be lost")
     array = np.asarray(node)
     if array.dtype.hasobject:
         raise TypeError(f"{place} is an array of objects: it cannot be saved without pickle")
@@ -77,22 +78,24 @@ def _encode_array(node: Any, place: str, arrays: Arrays) -> dict[str, str]:
 
 
 def _encode_dict(node: dict[Any, Any], place: str, arrays: Arrays) -> dict[str, Any]:
-    plain = all(isinstance(key, str) for key in node)
+    plain = all(type(key) is str for key in node)
     if plain and not (len(node) == 1 and next(iter(node)).startswith("$")):
         return {key: _encode(node[key], f"{place}[{key!r}]", arrays) for key in node}
     pairs = []
     for key, value in node.items():
-        if not isinstance(key, str | int) or isinstance(key, bool):
+        if type(key) not in (str, int):
             raise TypeError(f"{place} has the key {key!r}: expected a string or a whole number")
-        pairs.append([key, _encode(value, f"{place}[{key!r}]", arrays)])
+        written = _encode(key, place, arrays)  # a long number is no JSON number
+        pairs.append([written, _encode(value, f"{place}[{written!r}]", arrays)])
     return {"$dict": pairs}
 
 
 _DECODERS: dict[str, Callable[[Any, Arrays], Any]] = {
-    "$float": lambda value, arrays: float(value),
+    "$int": lambda value, arrays: int(value, 16),
+    "$float": lambda value, arrays: struct.unpack(">d", bytes.fromhex(value))[0],
     "$bytes": lambda value, arrays: base64.b64decode(value),
     "$tuple": lambda value, arrays: tuple(decode(entry, arrays) for entry in value),
-    "$dict": lambda value, arrays: {key: decode(entry, arrays) for key, entry in value},
+    "$dict": lambda value, arrays: {decode(k, arrays): decode(entry, arrays) for k, entry in value},
     "$array": lambda value, arrays: arrays[value],
     "$scalar": lambda value, arrays: arrays[value][()],
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import multiprocessing
@@ -12,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
@@ -99,6 +101,8 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert metadata["config"] == {"lr": 0.1}
     assert metadata["format_version"] == FORMAT_VERSION
     assert metadata["versions"]["numpy"] == np.__version__
+    assert set(metadata["versions"]) == {"python", "dtrainer", "torch", "numpy", "gymnasium"}
+    assert metadata["created"].endswith("+00:00")
     assert read_checkpoint(path).metadata == metadata
 
 
@@ -112,6 +116,12 @@ def test_only_the_latest_are_kept(tmp_path: Path) -> None:
     for number in range(1, 6):
         write(tmp_path, number, keep=2)
     assert names(tmp_path) == ["checkpoint_000004", "checkpoint_000005"]
+
+
+def test_the_newest_stays_even_when_none_are_to_be_kept(tmp_path: Path) -> None:
+    for number in (1, 2):
+        write(tmp_path, number, keep=0)
+    assert names(tmp_path) == ["checkpoint_000002"]
 
 
 def test_all_are_kept_unless_told(tmp_path: Path) -> None:
@@ -162,6 +172,30 @@ def test_a_state_that_cannot_be_saved_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"state\['f'\]"):
         write(tmp_path, 2, state={"f": print})
     assert names(tmp_path) == ["checkpoint_000001"]
+
+
+@pytest.mark.parametrize("policy_id", ["", ".", "..", "a.b", "../up", ".safetensors", "%2F"])
+def test_any_policy_id_comes_back(tmp_path: Path, policy_id: str) -> None:
+    weights = {policy_id: {"w": np.ones(2)}}
+    path = write_checkpoint(tmp_path, 1, None, weights=weights, metadata={})
+    assert read_checkpoint(path).weights.keys() == {policy_id}
+    assert names(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("dtype", [np.complex128, "U3", np.longdouble, object])
+def test_weights_that_safetensors_does_not_know_are_named(tmp_path: Path, dtype: Any) -> None:
+    weights = {"red": {"w": np.zeros(2, dtype)}}
+    with pytest.raises(TypeError, match=r"weights\['red'\]\['w'\] is of dtype"):
+        write_checkpoint(tmp_path, 1, None, weights=weights, metadata={})
+    assert names(tmp_path) == []
+
+
+def test_metadata_cannot_pass_for_the_format_s_own(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"\['format', 'iteration'\]"):
+        write_checkpoint(
+            tmp_path, 1, None, weights={}, metadata={"format": "x", "iteration": 9, "env": "y"}
+        )
+    assert names(tmp_path) == []
 
 
 def test_every_file_opens_without_pickle(tmp_path: Path) -> None:
@@ -305,6 +339,39 @@ def test_damage_is_named_and_passed_over(
     assert_is(tmp_path, 1)
 
 
+FORGED = {
+    "no text": '{"$float": [1]}',
+    "too short": '{"$float": "00"}',
+    "no entries": '{"$tuple": 3}',
+    "no pairs": '{"$dict": [1]}',
+    "a list as a key": '{"$dict": [[[1], 2]]}',
+    "no base 64": '{"$bytes": 3}',
+    "no such array": '{"$array": "9"}',
+    "no such marker": '{"$pickle": "x"}',
+    "very deep": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_files_of_another_s_making_with_right_checksums(case: str, tmp_path: Path) -> None:
+    path, text = write(tmp_path, 1), FORGED[case]
+    (path / "state.json").write_text(text)
+    entry = {"bytes": len(text), "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    edit_metadata(path, lambda m: m["files"].update({"state.json": entry}))
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        read_checkpoint(path)
+
+
+def test_arrays_with_a_pickle_in_them_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, 1)
+    np.savez(path / "arrays.npz", **{"0": np.array([tmp_path], object)})
+    data = (path / "arrays.npz").read_bytes()
+    entry = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    edit_metadata(path, lambda m: m["files"].update({"arrays.npz": entry}))
+    with pytest.raises(CheckpointError, match="allow_pickle=False"):
+        read_checkpoint(path)
+
+
 def test_weights_that_are_not_listed_are_not_read(tmp_path: Path) -> None:
     path = write(tmp_path, 1)
     shutil.copy(path / TENSORS, path / "policies" / "stranger.safetensors")
@@ -348,7 +415,7 @@ def test_a_file(tmp_path: Path) -> None:
 
 def test_an_unrelated_folder(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(CheckpointError, match=r"a folder without metadata\.json"):
+    with pytest.raises(CheckpointError, match=r"a folder without metadata\.json, with notes\.txt"):
         read_checkpoint(tmp_path)
     assert latest_checkpoint(tmp_path) is None
     assert names(tmp_path) == ["notes.txt"]
@@ -406,6 +473,54 @@ def test_a_living_writer_is_left_alone(tmp_path: Path) -> None:
     write(tmp_path, 1)
     assert latest_checkpoint(tmp_path) == tmp_path / "checkpoint_000001"
     assert all(path.is_dir() for path in aside)
+
+
+def test_reading_leaves_what_a_thread_of_ours_writes_alone(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    done = threading.Event()
+    failures: list[CheckpointError] = []
+
+    def write_on() -> None:
+        try:
+            for number in range(2, 20):
+                write(tmp_path, number, keep=None, state={"a": np.zeros(20_000)})
+        except CheckpointError as error:
+            failures.append(error)
+        finally:
+            done.set()
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    while not done.is_set():
+        assert latest_checkpoint(tmp_path) is not None
+    writer.join(30)
+    assert not failures
+    assert len(names(tmp_path)) == 19
+
+
+def test_what_an_earlier_process_with_our_id_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / f".checkpoint_000009.tmp-{os.getpid()}-00-ab@{HOST}").mkdir()
+    write(tmp_path, 1)
+    assert names(tmp_path) == ["checkpoint_000001"]
+
+
+def test_an_interrupt_between_the_two_renames_is_repaired_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, 4)
+    rename = Path.rename
+
+    def interrupt(self: Path, target: Path) -> Path:
+        moved = rename(self, target)
+        if ".old-" in target.name:
+            raise KeyboardInterrupt
+        return moved
+
+    monkeypatch.setattr(Path, "rename", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path, 4)
+    assert names(tmp_path) == ["checkpoint_000004"]
+    assert_is(tmp_path, 4)
 
 
 def test_what_another_host_left_long_ago_is_removed(tmp_path: Path) -> None:
@@ -494,7 +609,7 @@ def test_a_full_disk(tmp_path: Path, where: str) -> None:
             )
         assert f"{disk / 'checkpoint_000002'}: No space left on device" in caught.value.message
         assert "(1.0 MB are free there)" in caught.value.message
-        assert "Earlier checkpoints are intact" in str(caught.value.hint)
+        assert "Earlier checkpoints are intact. Free some space" in str(caught.value.hint)
         assert names(disk) == ["checkpoint_000001"]
         assert_is(disk, 1)
         write(disk, 2)
@@ -503,8 +618,9 @@ def test_a_full_disk(tmp_path: Path, where: str) -> None:
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(CheckpointError, match="cannot write the checkpoint"):
+    with pytest.raises(CheckpointError, match="cannot write the checkpoint") as caught:
         write(tmp_path / "file", 1)
+    assert "can be written to" in str(caught.value.hint)
 
 
 FAILS_TO_WRITE = """

@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import json
 import math
-from typing import Any
+import struct
+from collections import OrderedDict
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -43,13 +46,12 @@ def assert_same(found: Any, expected: Any) -> None:
         for one, other in zip(found, expected, strict=True):
             assert_same(one, other)
     elif isinstance(expected, float):
-        both_nan = math.isnan(found) and math.isnan(expected)
-        assert both_nan or found.hex() == expected.hex()
+        assert struct.pack("d", found) == struct.pack("d", expected)  # of a nan, too
     else:
         assert found == expected
 
 
-MARKERS = ("$array", "$dict", "$float", "$bytes", "$tuple", "$scalar", "$unknown", "$", "")
+MARKERS = ("$array", "$int", "$dict", "$float", "$bytes", "$tuple", "$scalar", "$unknown", "$", "")
 text = st.one_of(st.sampled_from(MARKERS), st.text(max_size=6))
 numbers = st.one_of(
     st.integers(),
@@ -94,6 +96,8 @@ KINDS: dict[str, Any] = {
     "another generator's state": np.random.MT19937(3).state,
     "true and one": [True, 1, 1.0, False, 0],
     "whole numbers as keys": {0: "a", "0": "b", -3: "c", 2**70: "d"},
+    "whole numbers of any size": [2**64, -(2**64), 2**20_000, {2**20_000: -(2**20_000)}],
+    "another nan": struct.unpack(">d", bytes.fromhex("fff8000000000123"))[0],
     "empty": [(), [], {}, "", b""],
     "nested markers": {"$tuple": {"$dict": [["$array", "0"]]}},
     "marker beside others": {"$array": "0", "$tuple": 1},
@@ -146,6 +150,15 @@ def test_the_tree_itself_is_left_alone() -> None:
     assert list(tree) == ["a", 4]
 
 
+class Pair(NamedTuple):
+    one: int
+    other: int
+
+
+class Colour(IntEnum):
+    RED = 1
+
+
 REFUSED: dict[str, tuple[Any, str]] = {
     "objects": ({"a": [np.array([None])]}, "state['a'][0] is an array of objects"),
     "objects in a field": (
@@ -157,6 +170,15 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "object": (object(), "state is a object"),
     "generator": ({3: np.random.default_rng(0)}, "state[3] is a Generator"),
     "masked": ([np.ma.masked_array([1, 2], [0, 1])], "state[0] is a MaskedArray"),
+    "records": ([np.rec.array([(1, 2.0)])], "state[0] is a recarray"),
+    "named tuple": ([Pair(1, 2)], "state[0] is a Pair"),
+    "ordered": ([OrderedDict(a=1)], "state[0] is a OrderedDict"),
+    "enumeration": ([Colour.RED], "state[0] is a Colour"),
+    "enumeration as a key": ({Colour.RED: 1}, "state has the key <Colour.RED: 1>"),
+    "text of variable width": (
+        [np.array(["a"], np.dtypes.StringDType())],
+        "state[0] is an array of objects",
+    ),
     "key": ({"a": {(1, 2): 3}}, "state['a'] has the key (1, 2)"),
     "boolean key": ({True: 3}, "state has the key True"),
     "no key": ({None: 3}, "state has the key None"),

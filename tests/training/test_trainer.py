@@ -363,6 +363,21 @@ def test_an_environment_that_is_not_deterministic_is_counted_on_resuming(tmp_pat
         assert trainer.train()["episodes_abandoned"] == 2
 
 
+def test_an_environment_whose_state_cannot_be_saved_is_told_what_can(tmp_path):
+    class Odd(Walk):
+        def get_state(self):
+            return {"simulator": object()}
+
+        def set_state(self, state):
+            raise AssertionError
+
+    with make({"num_workers": 0}, lambda context: Odd(), logdir=tmp_path) as trainer:
+        trainer.train()
+        with pytest.raises(CheckpointError, match=r"'simulator'.* is a object"):
+            trainer.save()
+        trainer.train()
+
+
 def test_a_gpu_that_is_not_there(tmp_path):
     import torch
 
